@@ -1,0 +1,3 @@
+module github.com/onward-go/outbox
+
+go 1.26

@@ -1,0 +1,123 @@
+package persistence
+
+import (
+	"context"
+	"time"
+)
+
+// OutboxCursorStore keeps what a dispatcher has to remember, in sidecar
+// tables. One dispatcher name is one cursor and one consumer of the outbox.
+// Implementations are safe for concurrent use.
+//
+// Every write carries the [Lease] under which it is made and returns
+// [ErrLeaseLost], with nothing written, when the lease's token is no longer
+// that of the row. All methods but AddDeadLetter work outside of any
+// transaction that ctx carries.
+type OutboxCursorStore interface {
+	// Load returns the state of the named dispatcher. A dispatcher that does
+	// not exist yet is created with its cursor at start.
+	Load(ctx context.Context, dispatcher string, start Cursor) (State, error)
+
+	// Acquire takes the lease of an existing dispatcher for the duration, by
+	// the database's clock, or renews it if owner holds it already.
+	//
+	//   - A lease that another owner holds and that has not expired is
+	//     [ErrLeaseHeld]; a dispatcher that does not exist [ErrNotFound].
+	//   - A change of owner raises the token by at least one; a renewal keeps
+	//     it.
+	Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (Lease, error)
+
+	// Release gives the lease up, so that another owner need not wait for its
+	// expiry.
+	Release(ctx context.Context, lease Lease) error
+
+	// Save moves the cursor and forgets the failures of events at or before
+	// it. A position behind the stored one leaves the cursor where it is and
+	// is no error: the cursor never moves backwards.
+	Save(ctx context.Context, lease Lease, progress Progress) error
+
+	// RecordFailure counts one more failure of a handler on an event.
+	RecordFailure(ctx context.Context, lease Lease, failure Failure) (Attempt, error)
+
+	// AddDeadLetter writes the letter in the transaction that ctx carries, the
+	// one that also writes the marker which settles the event for the handler.
+	// Without one it returns [ErrNoTransaction]. A letter of the same event
+	// and handler that exists already stays as it is.
+	AddDeadLetter(ctx context.Context, lease Lease, letter DeadLetter) error
+}
+
+// State is what [OutboxCursorStore.Load] returns.
+type State struct {
+	// Lease is the lease as it stands, held or not. A write under it succeeds
+	// until somebody takes the lease.
+	Lease Lease
+	// Cursor is the position of the last settled event: every event at or
+	// before it has been applied or dead-lettered.
+	Cursor Cursor
+	// Attempts are the failures of events after the cursor, in order, at most
+	// [MaxLoadedAttempts].
+	Attempts []Attempt
+}
+
+// MaxLoadedAttempts bounds [State.Attempts].
+const MaxLoadedAttempts = 10_000
+
+// Lease is the right to work for a dispatcher. Its token is a fencing token
+// (M. Kleppmann, "How to do distributed locking", 2016): it rises whenever the
+// owner changes, so that a write of a former owner can be told and refused.
+type Lease struct {
+	Dispatcher string
+	Owner      string // empty: nobody
+	Token      int64
+	// ExpiresTime is when the lease ends, by the database's clock. It is zero
+	// for a lease that nobody holds.
+	ExpiresTime time.Time
+	// Unclean says that the former owner let its lease expire instead of
+	// releasing it.
+	Unclean bool
+}
+
+// Progress is what [OutboxCursorStore.Save] writes.
+type Progress struct {
+	Cursor Cursor
+}
+
+// Failure is one failed try of a handler on an event.
+type Failure struct {
+	Event   Cursor
+	Handler string
+	// Error is what went wrong: valid UTF-8 without NUL, at most
+	// [MaxErrorBytes].
+	Error string
+	// RetryAfter is how long to wait before the next try; at least 0.
+	RetryAfter time.Duration
+}
+
+// Attempt is what is known of a handler's failures on an event.
+type Attempt struct {
+	Event     Cursor
+	Handler   string
+	Attempts  int // failures so far
+	LastError string
+	// NextTime is when to try again, by the database's clock.
+	NextTime time.Time
+}
+
+// CursorAdmin is the operator's view of the cursors. Its methods work outside
+// of any transaction that ctx carries.
+type CursorAdmin interface {
+	// ListCursors returns the state of every dispatcher, by name, without
+	// attempts.
+	ListCursors(ctx context.Context) ([]State, error)
+
+	// Rewind moves a dispatcher's cursor, in either direction, and raises the
+	// token, so that what its holder still writes is refused. Events that are
+	// delivered again take no effect where their markers still exist.
+	// It returns [ErrNotFound] for a dispatcher that does not exist.
+	Rewind(ctx context.Context, dispatcher string, to Cursor) error
+
+	// Forget deletes a dispatcher's cursor and failures; its dead letters
+	// stay. What nobody else reads is then no longer owed to anybody. It
+	// returns [ErrNotFound] for a dispatcher that does not exist.
+	Forget(ctx context.Context, dispatcher string) error
+}

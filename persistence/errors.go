@@ -1,0 +1,45 @@
+package persistence
+
+import "errors"
+
+var (
+	// ErrNoTransaction says that the context carries no live transaction of
+	// the store's database: none was begun, it has ended, the server has ended
+	// it by itself, or it belongs to another database. Nothing was written.
+	ErrNoTransaction = errors.New("no transaction")
+
+	// ErrInTransaction says that the context carries a live transaction where
+	// the call must not run inside one: the dispatcher, whose handlers have
+	// transactions of their own, and everything that issues DDL.
+	ErrInTransaction = errors.New("inside a transaction")
+
+	// ErrCommitNotObserved is returned by [AfterCommit] inside a transaction
+	// that was begun elsewhere and enlisted with [Join]: nobody here learns
+	// whether it commits, so the hook would never run.
+	ErrCommitNotObserved = errors.New("the transaction was begun elsewhere, its commit cannot be observed")
+
+	// ErrInvalid marks bad input: a field, an option or a subscription. The
+	// message names each field and its limit. Nothing was written.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrSchema says that the outbox tables are missing, or older or newer
+	// than this version of the library.
+	ErrSchema = errors.New("outbox schema")
+
+	// ErrLeaseHeld says that another owner holds the dispatcher's lease.
+	ErrLeaseHeld = errors.New("lease held by another owner")
+
+	// ErrLeaseLost says that the fencing token of a sidecar write is stale:
+	// somebody else has taken the lease since, or an operator has moved the
+	// cursor. Nothing was written.
+	ErrLeaseLost = errors.New("lease lost")
+
+	// ErrNotFound says that the named cursor or dead letter does not exist, or
+	// is not in the state that the call asks for.
+	ErrNotFound = errors.New("not found")
+
+	// ErrNotPrimary says that the database answered from a standby, or that
+	// two statements of one read were answered by different servers. What
+	// producers hold open is not visible there, so reading would lose events.
+	ErrNotPrimary = errors.New("not the primary server")
+)

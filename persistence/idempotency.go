@@ -1,0 +1,30 @@
+package persistence
+
+import "context"
+
+// Marker says that a handler has been applied to an event. Handler names are
+// global to the outbox.
+type Marker struct {
+	Event   Cursor
+	Handler string
+}
+
+// IdempotencyStore keeps the markers that make an effect happen exactly once.
+// Implementations are safe for concurrent use.
+type IdempotencyStore interface {
+	// Record writes markers in the transaction that ctx carries, before the
+	// handler runs in it, and reports for each whether it is new: true means
+	// apply the handler, false that another transaction has applied it.
+	//
+	//   - Without a live transaction it returns [ErrNoTransaction].
+	//   - When an open transaction has recorded the same marker, Record waits
+	//     for it to end: false if it commits, true if it rolls back.
+	//   - A marker that cannot be written, for whatever reason, is an error and
+	//     never false: the event would be lost.
+	//   - On a rollback the markers are gone.
+	Record(ctx context.Context, markers ...Marker) ([]bool, error)
+
+	// Applied reports for each of the markers whether it has been committed.
+	// It works outside of any transaction that ctx carries.
+	Applied(ctx context.Context, markers ...Marker) ([]bool, error)
+}

@@ -1,0 +1,105 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of what a record and the sidecar hold, in bytes. They are the same on
+// every database, so that an event that one accepts no other refuses.
+const (
+	MaxIDBytes            = 64
+	MaxNameBytes          = 255 // event type, aggregate type
+	MaxReferenceBytes     = 255 // account id, aggregate id
+	MaxHandlerBytes       = 128
+	MaxDispatcherBytes    = 128
+	MaxErrorBytes         = 4096
+	DefaultMaxPayload     = 16 << 20
+	maxReportedViolations = 20
+)
+
+// Validate checks records against the limits, and their payloads against
+// maxPayload. The error is [ErrInvalid]; it names the table and every field
+// that is wrong. Stores call it before they write anything.
+//
+//   - ID: 1 to 64 printable ASCII characters without spaces, unique among the
+//     records.
+//   - EventType, AggregateType, AggregateID: 1 to 255 bytes; AccountID up to
+//     255 bytes. All are valid UTF-8 without NUL.
+func Validate(table string, maxPayload int, records ...Record) error {
+	var violations []error
+	ids := make(map[string]int, len(records))
+	for i, r := range records {
+		report := func(field, format string, args ...any) {
+			violations = append(violations, fmt.Errorf("event %d (id %.80q): %s %s", i, r.ID, field, fmt.Sprintf(format, args...)))
+		}
+		if problem := checkID(r.ID); problem != "" {
+			report("id", "%s", problem)
+		} else if first, twice := ids[r.ID]; twice {
+			report("id", "is that of event %d, too", first)
+		}
+		ids[r.ID] = i
+		for _, f := range []struct {
+			name, value string
+			limit       int
+			optional    bool
+		}{
+			{"event_type", r.EventType, MaxNameBytes, false},
+			{"aggregate_type", r.AggregateType, MaxNameBytes, false},
+			{"aggregate_id", r.AggregateID, MaxReferenceBytes, false},
+			{"account_id", r.AccountID, MaxReferenceBytes, true},
+		} {
+			if problem := CheckText(f.value, f.limit); problem != "" && (f.value != "" || !f.optional) {
+				report(f.name, "%s", problem)
+			}
+		}
+		if len(r.Payload) > maxPayload {
+			report("payload", "is %d bytes, the limit is %d", len(r.Payload), maxPayload)
+		}
+		if len(violations) >= maxReportedViolations {
+			break
+		}
+	}
+	if len(violations) == 0 {
+		return nil
+	}
+	return fmt.Errorf("outbox table %s: nothing is written: %w: %w", table, ErrInvalid, errors.Join(violations...))
+}
+
+// CheckText returns what is wrong with a name of 1 to limit bytes, as the end
+// of a sentence, or "".
+func CheckText(s string, limit int) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > limit:
+		return fmt.Sprintf("is %d bytes, the limit is %d", len(s), limit)
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case strings.ContainsRune(s, 0):
+		return "contains a NUL character"
+	}
+	return ""
+}
+
+func checkID(id string) string {
+	if problem := CheckText(id, MaxIDBytes); problem != "" {
+		return problem
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return "contains a character that is not printable ASCII or is a space"
+		}
+	}
+	return ""
+}
+
+// CheckLimit returns an [ErrInvalid] error unless limit is at least 1.
+func CheckLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("%w: limit is %d, it must be at least 1", ErrInvalid, limit)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package persistence
+
+import (
+	"context"
+	"time"
+)
+
+// Record is a row of the outbox table. Its fields are the table's columns.
+type Record struct {
+	ID            string
+	AccountID     string
+	AggregateType string
+	AggregateID   string
+	EventType     string
+	Payload       []byte
+	CreatedTime   time.Time
+}
+
+// Cursor returns the position of the record.
+func (r Record) Cursor() Cursor { return Cursor{CreatedTime: r.CreatedTime, ID: r.ID} }
+
+// OutboxStore is the outbox table. Implementations are safe for concurrent
+// use.
+//
+// Rows become visible when their transactions commit, which is not the order
+// of their stamps: a transaction can stamp a row, stay open, and commit after
+// rows with later stamps have been read. A reader that moves past a row which
+// it cannot see yet never delivers it. Each store therefore knows a safe mark:
+// no transaction in flight, and none to come, can produce a row before it.
+type OutboxStore interface {
+	// Append writes records in the transaction that ctx carries.
+	//
+	//   - Without a live transaction of this store's database it returns
+	//     [ErrNoTransaction].
+	//   - All records are validated first ([Validate]); if any is refused,
+	//     nothing is written, and the error is [ErrInvalid].
+	//   - The database stamps the records; CreatedTime is not read. Stamps rise
+	//     strictly in the order of the arguments.
+	//   - It is one statement and one round trip, whatever the number of
+	//     records.
+	//   - The store keeps no reference to a payload after it returns.
+	Append(ctx context.Context, records ...Record) error
+
+	// ReadAfter returns up to limit committed records after the cursor, in
+	// order: by CreatedTime, then by ID compared byte by byte.
+	//
+	//   - It never returns a record at or above the safe mark, so that a caller
+	//     that moves its cursor to the last record returned misses nothing.
+	//   - It reads the primary and never takes part in a transaction that ctx
+	//     carries.
+	//   - A limit below 1 is [ErrInvalid].
+	ReadAfter(ctx context.Context, after Cursor, limit int) ([]Record, error)
+
+	// ReadWindow returns committed records without waiting for the safe mark,
+	// for readers that remember what they have read and settle duplicates
+	// with markers. See [WindowRead] for what is returned.
+	//
+	//   - All records are of one snapshot: whoever sees an aggregate's later
+	//     record sees its earlier ones, too.
+	//   - Only the position of the safe mark, taken before this call, is safe
+	//     to move a durable cursor to.
+	ReadWindow(ctx context.Context, read WindowRead) ([]Record, error)
+
+	// SafeMark returns the safe mark and the database's clock.
+	SafeMark(ctx context.Context) (SafeMark, error)
+
+	// CountRows counts the committed records from from, inclusive, to to,
+	// exclusive, in buckets of [BucketWidth]; empty buckets are left out.
+	// Rows are never changed or deleted one by one, so a count that exceeds
+	// what a reader has read shows that it has missed a row.
+	CountRows(ctx context.Context, from, to time.Time) ([]Bucket, error)
+}
+
+// SafeMark is an answer of [OutboxStore.SafeMark].
+type SafeMark struct {
+	// Time is the mark: records that become visible after the answer have
+	// this stamp or a later one.
+	Time time.Time
+	// Now is the database's clock.
+	Now time.Time
+}
+
+// WindowRead says what [OutboxStore.ReadWindow] shall return: the records
+// after the cursor After that Known does not report, in order. Records up to
+// Frontier are all returned; of the later ones the first, until Limit records
+// or MaxBytes of payload are reached.
+type WindowRead struct {
+	// After is the durable cursor.
+	After Cursor
+	// Frontier is the last position that has been read, at or after After.
+	Frontier Cursor
+	// Known reports whether the caller has the record already. It is called
+	// for positions from After to Frontier only; nil knows none.
+	Known func(Cursor) bool
+	// Limit is the greatest number of records after Frontier; it is at least 1.
+	Limit int
+	// MaxBytes bounds the payload of the records after Frontier. The one that
+	// exceeds it is still returned. Zero is no bound.
+	MaxBytes int
+}
+
+// BucketWidth is the width of a [Bucket]. Buckets begin at multiples of it
+// since the Unix epoch.
+const BucketWidth = 10 * time.Second
+
+// Bucket is a number of records stamped in one interval of [BucketWidth].
+type Bucket struct {
+	Start time.Time
+	Rows  int64
+}

@@ -1,0 +1,27 @@
+package persistence
+
+import "context"
+
+// Transactor runs functions in transactions. Implementations are safe for
+// concurrent use.
+type Transactor interface {
+	// Atomically runs fn in a transaction carried by the context that fn
+	// receives. Stores of the same database take part in it when they are
+	// called with that context.
+	//
+	//   - The transaction commits if and only if fn returns nil and ctx is not
+	//     cancelled by then. Atomically returns nil only after the commit.
+	//   - If fn returns an error, panics or calls [runtime.Goexit], everything
+	//     it wrote is rolled back. A panic goes on.
+	//   - A failed commit is an error.
+	//   - Inside a live transaction of the same database, Atomically makes a
+	//     savepoint instead: an error of the inner fn takes back the inner
+	//     writes only, also when the outer fn swallows it.
+	//   - When the server has ended the transaction by itself, every further
+	//     use fails, and Atomically returns an error even if fn returned nil.
+	//   - Once Atomically has returned, the context given to fn counts as one
+	//     without a transaction ([ErrNoTransaction]).
+	//
+	// One transaction must not be used by several goroutines at once.
+	Atomically(ctx context.Context, fn func(ctx context.Context) error) error
+}
