@@ -1,0 +1,55 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// A batch goes to the server as two arguments, however many records it has:
+// one JSON array that the statement takes apart, and all payloads end to end.
+// So there is one statement text, prepared once, and no limit on arguments.
+
+type jsonRecord struct {
+	ID            string `json:"id"`
+	AccountID     string `json:"account_id"`
+	AggregateType string `json:"aggregate_type"`
+	AggregateID   string `json:"aggregate_id"`
+	EventType     string `json:"event_type"`
+	Start         int    `json:"start"`
+	Size          int    `json:"size"`
+}
+
+type jsonKey struct {
+	Micros  int64  `json:"micros"`
+	ID      string `json:"id"`
+	Handler string `json:"handler,omitempty"`
+}
+
+func encodeRecords(records []persistence.Record) (keys string, payloads []byte, err error) {
+	size := 0
+	encoded := make([]jsonRecord, len(records))
+	for i, r := range records {
+		encoded[i] = jsonRecord{r.ID, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, size, len(r.Payload)}
+		size += len(r.Payload)
+	}
+	payloads = make([]byte, 0, size) // not nil, which would be NULL
+	for _, r := range records {
+		payloads = append(payloads, r.Payload...)
+	}
+	text, err := json.Marshal(encoded)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %d events: %w", len(records), err)
+	}
+	return string(text), payloads, nil
+}
+
+func encodeMarkers(markers []persistence.Marker) (string, error) {
+	keys := make([]jsonKey, len(markers))
+	for i, m := range markers {
+		keys[i] = jsonKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
+	}
+	text, err := json.Marshal(keys)
+	return string(text), err
+}

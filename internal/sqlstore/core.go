@@ -1,0 +1,174 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
+)
+
+// Config is what a face brings.
+type Config struct {
+	// Database identifies the database to persistence.Atomically.
+	Database any
+	Dialect  *Dialect
+	Naming   schema.Naming
+	// MaxPayload is the greatest payload in bytes.
+	MaxPayload int
+	// Pool runs statements outside of any transaction.
+	Pool Conn
+	// OneConnection reports whether the pool has no connection to spare while a
+	// transaction is open.
+	OneConnection func() bool
+	// Begin opens a transaction. What it returns is a Conn, too.
+	Begin func(context.Context) (persistence.Tx, error)
+	// Invalid is what is wrong with the face's options. Constructors return one
+	// value, so it is returned by every call.
+	Invalid error
+}
+
+// Store implements the contracts of package persistence on a SQL database. It
+// is safe for concurrent use.
+type Store struct {
+	cfg     Config
+	sql     statements // with the names filled in
+	table   string     // the outbox, for messages
+	checked atomic.Bool
+}
+
+var (
+	_ persistence.Transactor        = (*Store)(nil)
+	_ persistence.OutboxStore       = (*Store)(nil)
+	_ persistence.OutboxCursorStore = (*Store)(nil)
+	_ persistence.CursorAdmin       = (*Store)(nil)
+	_ persistence.IdempotencyStore  = (*Store)(nil)
+	_ persistence.DeadLetterStore   = (*Store)(nil)
+)
+
+// New returns a store. It does not touch the database.
+func New(cfg Config) *Store {
+	s := &Store{cfg: cfg, table: cfg.Naming.Outbox()}
+	if s.cfg.Invalid == nil {
+		s.cfg.Invalid = s.checkConfig()
+	}
+	if s.cfg.Invalid == nil {
+		s.sql = cfg.Dialect.statements.expand(cfg.Naming)
+	}
+	return s
+}
+
+func (s *Store) checkConfig() error {
+	if err := s.cfg.Naming.Check(s.cfg.Dialect.Name); err != nil {
+		return err
+	}
+	if s.cfg.MaxPayload < 1 {
+		return fmt.Errorf("outbox table %s: %w: the payload limit is %d bytes, it must be at least 1", s.table, persistence.ErrInvalid, s.cfg.MaxPayload)
+	}
+	return nil
+}
+
+// Atomically implements persistence.Transactor.
+func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
+	if s.cfg.Invalid != nil {
+		return s.cfg.Invalid
+	}
+	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
+}
+
+// tx returns the transaction that ctx carries.
+func (s *Store) tx(ctx context.Context) (Conn, error) {
+	if s.cfg.Invalid != nil {
+		return nil, s.cfg.Invalid
+	}
+	tx, err := persistence.Current(ctx, s.cfg.Database)
+	if err != nil {
+		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
+	}
+	conn := tx.(Conn)
+	if err := s.checkSchema(ctx, conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+type access bool
+
+const (
+	reading access = false
+	writing access = true
+)
+
+// pool returns the pool, which takes no part in a transaction that ctx
+// carries. Where that transaction would make it wait for ever, it refuses.
+func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
+	if s.cfg.Invalid != nil {
+		return nil, s.cfg.Invalid
+	}
+	if _, err := persistence.Current(ctx, s.cfg.Database); err == nil {
+		if s.cfg.OneConnection() {
+			return nil, fmt.Errorf("outbox table %s: %w, which holds the pool's only connection: call it after the transaction, or give the pool a second connection", s.table, persistence.ErrInTransaction)
+		}
+		if a == writing && s.cfg.Dialect.OneWriter {
+			return nil, fmt.Errorf("outbox table %s: %w, which holds the database's write lock: call it after the transaction", s.table, persistence.ErrInTransaction)
+		}
+	}
+	if err := s.checkSchema(ctx, s.cfg.Pool); err != nil {
+		return nil, err
+	}
+	return s.cfg.Pool, nil
+}
+
+// checkSchema makes sure, once, that the tables are those that the statements
+// expect.
+func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
+	if s.checked.Load() {
+		return nil
+	}
+	version, err := s.version(ctx, conn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case version == 0:
+		return fmt.Errorf("%w: table %s is missing: apply the migrations first", persistence.ErrSchema, s.table)
+	case version < schema.Version:
+		return fmt.Errorf("%w: table %s has version %d, this library needs %d: apply the migrations first", persistence.ErrSchema, s.table, version, schema.Version)
+	case version > schema.Version:
+		return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+// version returns the version of the tables, 0 if there are none. It looks for
+// the table before it reads it: a failed statement would abort a PostgreSQL
+// transaction.
+func (s *Store) version(ctx context.Context, conn Conn) (int, error) {
+	found, err := exists(ctx, conn, s.sql.findSchema)
+	if err != nil || !found {
+		return 0, s.failed(err, "look for the schema version")
+	}
+	version := 0
+	err = conn.Query(ctx, s.sql.schemaVersion, nil, func(scan func(...any) error) error { return scan(&version) })
+	return version, s.failed(err, "read the schema version")
+}
+
+// failed says what failed, on which table.
+func (s *Store) failed(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("outbox table %s: %s: %w", s.table, fmt.Sprintf(format, args...), err)
+}
+
+// exists reports whether the query yields a row.
+func exists(ctx context.Context, conn Conn, query string, args ...any) (bool, error) {
+	found := false
+	err := conn.Query(ctx, query, args, func(scan func(...any) error) error {
+		found = true
+		return scan(new(int64))
+	})
+	return found, err
+}

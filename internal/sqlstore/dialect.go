@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Dialect is what the stores have to know about a kind of database. It holds
+// no state of a database; one value serves all.
+type Dialect struct {
+	// Name is the dialect's folder in package schema.
+	Name string
+	// statements are templates for schema.Naming.
+	statements statements
+	// encodeTime makes a statement argument of a time.
+	encodeTime func(time.Time) any
+	// safeMark reads the fence.
+	safeMark func(ctx context.Context, conn Conn, s *statements) (mark, error)
+	// BeginImmediate is the statement that begins a transaction where the
+	// driver's own would take its locks too late, or "".
+	BeginImmediate string
+	// ProbeOpen is a statement that fails inside an open transaction and
+	// begins one outside, for databases that end a transaction on an error
+	// without a word, or "".
+	ProbeOpen string
+	// OneWriter says that a second connection cannot write while a transaction
+	// is open.
+	OneWriter bool
+}
+
+// mark is a safe mark and the server that told it.
+type mark struct {
+	persistence.SafeMark
+	server int64
+}
+
+// statements are the texts of a dialect. Each field says in its dialect's file
+// what there is to say about it; the order of arguments is the same on all.
+type statements struct {
+	// outbox
+	appendRecords string // records as JSON, payloads
+	safeMark      string
+	readAfter     string // after time, after id, mark, limit
+	readWindow    string // after time, after id, frontier time, frontier id, limit
+	readKeys      string // keys as JSON
+	countRows     string // from, to, bucket width in µs
+
+	// idempotency
+	recordMarker   string // time, id, handler
+	appliedMarkers string // markers as JSON
+
+	// cursors
+	loadCursor     string // dispatcher
+	listCursors    string
+	createCursor   string // dispatcher, time, id
+	acquireLease   string // dispatcher, owner, duration in µs
+	releaseLease   string // dispatcher, token
+	saveCursor     string // dispatcher, token, time, id
+	rewindCursor   string // dispatcher, time, id
+	forgetCursor   string // dispatcher
+	holdsToken     string // dispatcher, token
+	loadAttempts   string // dispatcher, limit
+	loadAttempt    string // dispatcher, time, id, handler
+	recordFailure  string // dispatcher, token, time, id, handler, error, delay in µs
+	settleAttempts string // dispatcher, token, time, id
+	forgetAttempts string // dispatcher
+
+	// dead letters
+	addDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
+	listDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
+	setDeadLetterState string // time, id, handler, from, to
+	purgeDeadLetters   string // before, limit
+
+	// schema
+	findSchema     string // is the version table there?
+	schemaVersion  string
+	lockMigrations string // or ""
+}
+
+// sqlState returns the SQLSTATE of an error, or "". Drivers of PostgreSQL name
+// the method alike.
+func sqlState(err error) string {
+	var s interface{ SQLState() string }
+	if errors.As(err, &s) {
+		return s.SQLState()
+	}
+	return ""
+}
+
+// EndsTransaction reports whether the server ends the whole transaction, or the
+// connection, with an error of this kind.
+func (d *Dialect) EndsTransaction(err error) bool {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) {
+		return true
+	}
+	switch state := sqlState(err); {
+	case len(state) != 5:
+		return false
+	case state[:2] == "08", // connection exception
+		state == "57P01", state == "57P02", state == "57P03", // the server shuts down or ends the session
+		state == "25P03", state == "25P04": // idle in transaction too long, transaction too long
+		return true
+	}
+	return false
+}
+
+// foundEnded reports whether an error of this kind means that the transaction
+// had ended, or was aborted, before the statement came.
+func foundEnded(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
+		sqlState(err) == "25P02" // in failed transaction
+}

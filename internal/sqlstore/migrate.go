@@ -1,0 +1,55 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
+)
+
+// Migrate brings the tables to schema.Version. All of it is one transaction,
+// under a lock, so that replicas may start at once and a crash leaves nothing
+// half-done. It refuses a ctx with a transaction.
+func (s *Store) Migrate(ctx context.Context) error {
+	if s.cfg.Invalid != nil {
+		return s.cfg.Invalid
+	}
+	if persistence.Innermost(ctx) != nil {
+		return fmt.Errorf("outbox table %s: migrate: %w: DDL has a transaction of its own", s.table, persistence.ErrInTransaction)
+	}
+	migrations, err := schema.Render(s.cfg.Dialect.Name, s.cfg.Naming)
+	if err != nil {
+		return err
+	}
+	return s.Atomically(ctx, func(ctx context.Context) error {
+		tx, err := persistence.Current(ctx, s.cfg.Database)
+		if err != nil {
+			return err
+		}
+		conn := tx.(Conn)
+		if s.sql.lockMigrations != "" {
+			if _, err := conn.Exec(ctx, s.sql.lockMigrations); err != nil {
+				return s.failed(err, "lock the migrations")
+			}
+		}
+		version, err := s.version(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if version > schema.Version {
+			return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+		}
+		for _, m := range migrations {
+			if m.Version <= version {
+				continue
+			}
+			for _, statement := range m.Statements {
+				if _, err := conn.Exec(ctx, statement); err != nil {
+					return s.failed(err, "migration %04d_%s", m.Version, m.Name)
+				}
+			}
+		}
+		return nil
+	})
+}

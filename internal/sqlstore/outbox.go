@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Append implements persistence.OutboxStore.
+func (s *Store) Append(ctx context.Context, records ...persistence.Record) error {
+	conn, err := s.tx(ctx)
+	if err != nil {
+		return err
+	}
+	if err := persistence.Validate(s.table, s.cfg.MaxPayload, records...); err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	keys, payloads, err := encodeRecords(records)
+	if err != nil {
+		return s.failed(err, "append")
+	}
+	n, err := conn.Exec(ctx, s.sql.appendRecords, keys, payloads)
+	switch {
+	case err != nil && foundEnded(err):
+		return s.failed(err, "append %d events, first %s: %w: it had ended or failed before", len(records), records[0].ID, persistence.ErrNoTransaction)
+	case err != nil:
+		return s.failed(err, "append %d events, first %s", len(records), records[0].ID)
+	case n != int64(len(records)):
+		return fmt.Errorf("outbox table %s: the server wrote %d of %d events, first %s: roll the transaction back", s.table, n, len(records), records[0].ID)
+	}
+	return nil
+}
+
+// ReadAfter implements persistence.OutboxStore.
+func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit int) ([]persistence.Record, error) {
+	if err := persistence.CheckLimit(limit); err != nil {
+		return nil, err
+	}
+	conn, err := s.pool(ctx, reading)
+	if err != nil {
+		return nil, err
+	}
+	// The mark comes first, and in a statement of its own.
+	m, err := s.cfg.Dialect.safeMark(ctx, conn, &s.sql)
+	if err != nil {
+		return nil, s.failed(err, "read after %s", after)
+	}
+	if !m.Time.After(after.CreatedTime) {
+		return nil, nil
+	}
+	var found []persistence.Record
+	args := []any{s.at(after.CreatedTime), after.ID, s.at(m.Time), limit}
+	err = s.readRows(ctx, conn, m.server, s.sql.readAfter, args, func(r persistence.Record) error {
+		found = append(found, r)
+		return nil
+	})
+	if err != nil {
+		return nil, s.failed(err, "read after %s", after)
+	}
+	return sorted(found), nil
+}
+
+var errEnough = errors.New("enough")
+
+// ReadWindow implements persistence.OutboxStore.
+func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+	if err := persistence.CheckLimit(read.Limit); err != nil {
+		return nil, err
+	}
+	conn, err := s.pool(ctx, reading)
+	if err != nil {
+		return nil, err
+	}
+	var late, found []persistence.Record
+	size := 0
+	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(read.Frontier.CreatedTime), read.Frontier.ID, read.Limit}
+	err = s.readRows(ctx, conn, anyServer, s.sql.readWindow, args, func(r persistence.Record) error {
+		switch {
+		case r.EventType == "": // a key, up to the frontier
+			if read.Known == nil || !read.Known(r.Cursor()) {
+				late = append(late, r)
+			}
+			return nil
+		case read.MaxBytes > 0 && size >= read.MaxBytes:
+			return errEnough
+		}
+		found = append(found, r)
+		size += len(r.Payload)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, s.failed(err, "read the window after %s", read.After)
+	}
+	// Rows never change, so their rest may come from a later snapshot.
+	rows, err := s.readKeys(ctx, conn, late)
+	if err != nil {
+		return nil, s.failed(err, "read the window after %s", read.After)
+	}
+	return sorted(append(rows, found...)), nil
+}
+
+func (s *Store) readKeys(ctx context.Context, conn Conn, keys []persistence.Record) ([]persistence.Record, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	markers := make([]persistence.Marker, len(keys))
+	for i, k := range keys {
+		markers[i].Event = k.Cursor()
+	}
+	arg, err := encodeMarkers(markers)
+	if err != nil {
+		return nil, err
+	}
+	var found []persistence.Record
+	err = s.readRows(ctx, conn, anyServer, s.sql.readKeys, []any{arg}, func(r persistence.Record) error {
+		found = append(found, r)
+		return nil
+	})
+	if err == nil && len(found) != len(keys) {
+		err = fmt.Errorf("%d of %d late events are gone", len(keys)-len(found), len(keys))
+	}
+	return found, err
+}
+
+// anyServer asks for no particular server, though still for a primary.
+const anyServer = -1
+
+// readRows reads records. The first column of each row names the server, 0 a
+// standby; a row without an id stands for no row.
+func (s *Store) readRows(ctx context.Context, conn Conn, server int64, query string, args []any, row func(persistence.Record) error) error {
+	return conn.Query(ctx, query, args, func(scan func(...any) error) error {
+		var r persistence.Record
+		var from int64
+		err := scan(&from, timestamp{&r.CreatedTime}, &r.ID, &r.AccountID, &r.AggregateType, &r.AggregateID, &r.EventType, &r.Payload)
+		switch {
+		case err != nil:
+			return err
+		case query != s.sql.readKeys && from == 0:
+			return fmt.Errorf("%w: a standby answered; connect to the primary", persistence.ErrNotPrimary)
+		case server != anyServer && from != server:
+			return fmt.Errorf("%w: safe mark and rows came from different servers; connect to the primary, not through a proxy that splits reads", persistence.ErrNotPrimary)
+		case r.ID == "":
+			return nil
+		}
+		return row(r)
+	})
+}
+
+func sorted(records []persistence.Record) []persistence.Record {
+	slices.SortFunc(records, func(a, b persistence.Record) int { return a.Cursor().Compare(b.Cursor()) })
+	return records
+}
+
+// SafeMark implements persistence.OutboxStore.
+func (s *Store) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
+	conn, err := s.pool(ctx, reading)
+	if err != nil {
+		return persistence.SafeMark{}, err
+	}
+	m, err := s.cfg.Dialect.safeMark(ctx, conn, &s.sql)
+	return m.SafeMark, s.failed(err, "safe mark")
+}
+
+// CountRows implements persistence.OutboxStore.
+func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistence.Bucket, error) {
+	conn, err := s.pool(ctx, reading)
+	if err != nil {
+		return nil, err
+	}
+	var buckets []persistence.Bucket
+	args := []any{s.at(from), s.at(to), persistence.BucketWidth.Microseconds()}
+	err = conn.Query(ctx, s.sql.countRows, args, func(scan func(...any) error) error {
+		var b persistence.Bucket
+		if err := scan(timestamp{&b.Start}, &b.Rows); err != nil {
+			return err
+		}
+		buckets = append(buckets, b)
+		return nil
+	})
+	return buckets, s.failed(err, "count rows")
+}

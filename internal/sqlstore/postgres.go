@@ -1,0 +1,221 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
+)
+
+// Postgres is PostgreSQL 15 and newer.
+var Postgres = &Dialect{
+	Name:       schema.Postgres,
+	encodeTime: func(t time.Time) any { return t.UTC() },
+	safeMark:   postgresMark,
+	statements: statements{
+		// Lock first, stamp after. The lock's key is the table's namespace and
+		// the millisecond in which the transaction began, so a transaction
+		// holds one key however often it publishes. MATERIALIZED keeps the
+		// planner from stamping before it locks. Rows are numbered, since
+		// clock_timestamp() may stand still between two of them.
+		appendRecords: `
+WITH fence AS MATERIALIZED (
+  SELECT pg_advisory_xact_lock_shared(
+    ('{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint)
+), stamp AS MATERIALIZED (
+  SELECT clock_timestamp() AS first FROM fence
+)
+INSERT INTO {schema}"{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT r.id, r.account_id, r.aggregate_type, r.aggregate_id, r.event_type,
+  substring($2::bytea FROM r.start + 1 FOR r.size),
+  stamp.first + (r.number - 1) * interval '1 microsecond'
+FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
+    id text, account_id text, aggregate_type text, aggregate_id text, event_type text, start integer, size integer)
+  ) WITH ORDINALITY AS r(id, account_id, aggregate_type, aggregate_id, event_type, start, size, number)`,
+
+		// The lowest key that a producer holds. It must be a statement of its
+		// own, before the rows and in an older snapshot: PostgreSQL makes a
+		// transaction visible before it releases its locks, so a lock not seen
+		// here means rows visible to the next snapshot, or a stamp still to
+		// come, above the mark. Keys outside 2020 to now are not a producer's.
+		safeMark: `
+SELECT statement_timestamp(),
+  least(statement_timestamp(), timestamptz 'epoch' + (
+    SELECT min(k.ms)
+    FROM pg_locks l, LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.classid::bigint >> 12 = '{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287
+      AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
+  ) * interval '1 millisecond'),
+  CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END`,
+
+		// created_time >= is for partition pruning, which does not see the row
+		// comparison; the row comparison is for the index. The outer join
+		// makes the server tell who it is even when there is no row.
+		readAfter: `
+SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
+  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
+LEFT JOIN LATERAL (
+  SELECT * FROM {schema}"{prefix}outbox"
+  WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
+  ORDER BY created_time, id LIMIT $4
+) AS e ON true`,
+
+		// One statement, so one snapshot: keys of what lies between cursor and
+		// frontier, whole rows after it. An empty event type marks a key.
+		readWindow: `
+SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
+  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
+LEFT JOIN LATERAL (
+  (SELECT id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload, created_time
+   FROM {schema}"{prefix}outbox"
+   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4)
+   ORDER BY created_time, id)
+  UNION ALL
+  (SELECT id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time
+   FROM {schema}"{prefix}outbox"
+   WHERE created_time >= $3 AND (created_time, id) > ($3, $4)
+   ORDER BY created_time, id LIMIT $5)
+) AS e ON true`,
+
+		readKeys: `
+SELECT 0::bigint, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM json_to_recordset($1::json) AS k(micros bigint, id text)
+JOIN {schema}"{prefix}outbox" AS e
+  ON e.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND e.id = k.id`,
+
+		countRows: `
+SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
+FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
+GROUP BY bucket ORDER BY bucket`,
+
+		// ON CONFLICT waits for a racing twin and leaves the transaction
+		// usable; nothing but the conflict itself yields no row.
+		recordMarker: `
+INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler) VALUES ($1, $2, $3)
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
+
+		appliedMarkers: `
+SELECT k.number
+FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler text)) WITH ORDINALITY AS k(micros, id, handler, number)
+JOIN {schema}"{prefix}outbox_idempotency" AS m
+  ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler`,
+
+		loadCursor: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
+
+		listCursors: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
+
+		createCursor: `
+INSERT INTO {schema}"{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES ($1, $2, $3)
+ON CONFLICT (dispatcher) DO NOTHING`,
+
+		acquireLease: `
+UPDATE {schema}"{prefix}outbox_cursors" SET
+  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
+  owner = $2,
+  expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
+WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp())`,
+
+		releaseLease: `
+UPDATE {schema}"{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
+WHERE dispatcher = $1 AND token = $2`,
+
+		saveCursor: `
+UPDATE {schema}"{prefix}outbox_cursors" SET
+  created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
+  event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
+WHERE dispatcher = $1 AND token = $2`,
+
+		rewindCursor: `
+UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, token = token + 1
+WHERE dispatcher = $1`,
+
+		forgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
+
+		holdsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
+
+		loadAttempts: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1
+ORDER BY created_time, event_id, handler LIMIT $2`,
+
+		loadAttempt: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM {schema}"{prefix}outbox_attempts"
+WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4`,
+
+		// Selecting from the cursor is the fence: no row for a stale token.
+		recordFailure: `
+INSERT INTO {schema}"{prefix}outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, 1, $6::text, clock_timestamp() + $7::bigint * interval '1 microsecond'
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
+  attempts = a.attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
+
+		settleAttempts: `
+DELETE FROM {schema}"{prefix}outbox_attempts"
+WHERE dispatcher = $1 AND (created_time, event_id) <= ($3, $4)
+  AND EXISTS (SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2)`,
+
+		forgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1`,
+
+		addDeadLetter: `
+INSERT INTO {schema}"{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
+  $11::integer, $12::text, $13::text, clock_timestamp()
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
+
+		listDeadLetters: `
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, dead_time
+FROM {schema}"{prefix}outbox_dead_letters"
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3)
+  AND (created_time, event_id, handler) > ($4, $5, $6)
+ORDER BY created_time, event_id, handler LIMIT $7`,
+
+		setDeadLetterState: `
+UPDATE {schema}"{prefix}outbox_dead_letters" SET state = $5
+WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4`,
+
+		purgeDeadLetters: `
+DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM {schema}"{prefix}outbox_dead_letters"
+  WHERE state IN ('replayed', 'discarded') AND dead_time < $1
+  ORDER BY created_time, event_id, handler LIMIT $2)`,
+
+		findSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
+		schemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,
+
+		// Released with the migration's transaction.
+		lockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
+	},
+}
+
+func postgresMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
+	var m mark
+	err := conn.Query(ctx, s.safeMark, nil, func(scan func(...any) error) error {
+		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
+	})
+	if err != nil {
+		return mark{}, fmt.Errorf("read the safe mark: %w", err)
+	}
+	if m.server == 0 {
+		return mark{}, fmt.Errorf("read the safe mark: %w: what producers hold open is not visible on a standby; connect to the primary", persistence.ErrNotPrimary)
+	}
+	return m, nil
+}

@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/schema"
+)
+
+// SQLite is SQLite 3.42 and newer, through any driver. Times are integers,
+// microseconds since the Unix epoch.
+var SQLite = &Dialect{
+	Name:       schema.SQLite,
+	encodeTime: func(t time.Time) any { return t.UnixMicro() },
+	safeMark:   sqliteMark,
+	// A deferred transaction that reads first and writes later fails when
+	// somebody else has written in between.
+	BeginImmediate: `BEGIN IMMEDIATE`,
+	ProbeOpen:      `BEGIN`,
+	OneWriter:      true,
+	statements: statements{
+		// There is one writer at a time, so a stamp above every stamp so far is
+		// above everything visible, and the order of stamps is that of
+		// commits. Above every cursor, too, in case the clock was set back
+		// after rows were dropped. The clock alone has ties.
+		appendRecords: `
+WITH stamp AS MATERIALIZED (
+  SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+    1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
+    1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)) AS first
+)
+INSERT INTO "{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type', r.value ->> 'aggregate_id',
+  r.value ->> 'event_type', substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), stamp.first + r.key
+FROM stamp, json_each(?1) AS r ORDER BY r.key`,
+
+		// Everything visible is below the mark, and everything to come above.
+		safeMark: `
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+  1 + max(coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
+          coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)), 1`,
+
+		readAfter: `
+SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
+FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT ?4`,
+
+		// Keys of what lies between cursor and frontier, whole rows after it.
+		// An empty event type marks a key.
+		readWindow: `
+SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
+  FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+  ORDER BY created_time, id)
+UNION ALL
+SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
+  FROM "{prefix}outbox" WHERE (created_time, id) > (?3, ?4)
+  ORDER BY created_time, id LIMIT ?5)`,
+
+		readKeys: `
+SELECT 0, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM json_each(?1) AS k JOIN "{prefix}outbox" AS e
+  ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'`,
+
+		countRows: `
+SELECT created_time / ?3 * ?3 AS bucket, count(*)
+FROM "{prefix}outbox" WHERE created_time >= ?1 AND created_time < ?2
+GROUP BY bucket ORDER BY bucket`,
+
+		recordMarker: `
+INSERT INTO "{prefix}outbox_idempotency" (created_time, event_id, handler) VALUES (?1, ?2, ?3)
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
+
+		appliedMarkers: `
+SELECT k.key + 1
+FROM json_each(?1) AS k JOIN "{prefix}outbox_idempotency" AS m
+  ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'`,
+
+		loadCursor: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
+
+		listCursors: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "{prefix}outbox_cursors" ORDER BY dispatcher`,
+
+		createCursor: `
+INSERT INTO "{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
+ON CONFLICT (dispatcher) DO NOTHING`,
+
+		acquireLease: `
+UPDATE "{prefix}outbox_cursors" SET
+  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
+  owner = ?2,
+  expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
+WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))`,
+
+		releaseLease: `
+UPDATE "{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
+WHERE dispatcher = ?1 AND token = ?2`,
+
+		saveCursor: `
+UPDATE "{prefix}outbox_cursors" SET
+  created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
+  event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
+WHERE dispatcher = ?1 AND token = ?2`,
+
+		rewindCursor: `
+UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, token = token + 1
+WHERE dispatcher = ?1`,
+
+		forgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
+
+		holdsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2`,
+
+		loadAttempts: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1
+ORDER BY created_time, event_id, handler LIMIT ?2`,
+
+		loadAttempt: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "{prefix}outbox_attempts"
+WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
+
+		// Selecting from the cursor is the fence: no row for a stale token.
+		recordFailure: `
+INSERT INTO "{prefix}outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, ?3, ?4, ?5, 1, ?6, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?7
+FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
+  attempts = attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
+
+		settleAttempts: `
+DELETE FROM "{prefix}outbox_attempts"
+WHERE dispatcher = ?1 AND (created_time, event_id) <= (?3, ?4)
+  AND EXISTS (SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2)`,
+
+		forgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1`,
+
+		addDeadLetter: `
+INSERT INTO "{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
+
+		listDeadLetters: `
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, dead_time
+FROM "{prefix}outbox_dead_letters"
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
+  AND (created_time, event_id, handler) > (?4, ?5, ?6)
+ORDER BY created_time, event_id, handler LIMIT ?7`,
+
+		setDeadLetterState: `
+UPDATE "{prefix}outbox_dead_letters" SET state = ?5
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
+
+		purgeDeadLetters: `
+DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM "{prefix}outbox_dead_letters"
+  WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
+  ORDER BY created_time, event_id, handler LIMIT ?2)`,
+
+		findSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
+		schemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,
+		// BEGIN IMMEDIATE is the lock.
+		lockMigrations: ``,
+	},
+}
+
+func sqliteMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
+	var m mark
+	err := conn.Query(ctx, s.safeMark, nil, func(scan func(...any) error) error {
+		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
+	})
+	if err != nil {
+		return mark{}, fmt.Errorf("read the safe mark: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,45 @@
+package sqlstore
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
+)
+
+// at encodes a cursor's time as an argument, in the resolution that is stored.
+func (s *Store) at(t time.Time) any {
+	return s.cfg.Dialect.encodeTime(t.Truncate(time.Microsecond))
+}
+
+// timestamp reads a time column, whatever form the database gives it. NULL is
+// the zero time.
+type timestamp struct{ dest *time.Time }
+
+// Scan implements sql.Scanner.
+func (t timestamp) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*t.dest = time.Time{}
+	case time.Time:
+		*t.dest = v.UTC()
+	case int64:
+		*t.dest = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("%w: a time column holds a %T", persistence.ErrSchema, src)
+	}
+	return nil
+}
+
+// expand fills the names into every statement.
+func (s statements) expand(n schema.Naming) statements {
+	v := reflect.ValueOf(&s).Elem()
+	for i := range v.NumField() {
+		// The fields are unexported, so they are reached by their address.
+		text := (*string)(v.Field(i).Addr().UnsafePointer())
+		*text = n.Expand(*text)
+	}
+	return s
+}

@@ -1,0 +1,187 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// sidecar is what the store remembers for one dispatcher.
+type sidecar struct {
+	lease    persistence.Lease
+	cursor   persistence.Cursor
+	attempts map[markerKey]persistence.Attempt
+}
+
+// fenced returns the dispatcher's sidecar if the lease is still good.
+func (s *Store) fenced(lease persistence.Lease) (*sidecar, error) {
+	c, ok := s.sidecars[lease.Dispatcher]
+	if !ok || c.lease.Token != lease.Token {
+		return nil, fmt.Errorf("memstore: dispatcher %q, token %d: %w", lease.Dispatcher, lease.Token, persistence.ErrLeaseLost)
+	}
+	return c, nil
+}
+
+func (s *Store) existing(dispatcher string) (*sidecar, error) {
+	c, ok := s.sidecars[dispatcher]
+	if !ok {
+		return nil, fmt.Errorf("memstore: dispatcher %q: %w", dispatcher, persistence.ErrNotFound)
+	}
+	return c, nil
+}
+
+// Load implements [persistence.OutboxCursorStore].
+func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.Cursor) (persistence.State, error) {
+	if err := ctx.Err(); err != nil {
+		return persistence.State{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.sidecars[dispatcher]
+	if !ok {
+		c = &sidecar{
+			lease:    persistence.Lease{Dispatcher: dispatcher},
+			cursor:   start,
+			attempts: map[markerKey]persistence.Attempt{},
+		}
+		s.sidecars[dispatcher] = c
+	}
+	attempts := slices.Collect(maps.Values(c.attempts))
+	slices.SortFunc(attempts, func(a, b persistence.Attempt) int {
+		return compareMarkers(persistence.Marker{Event: a.Event, Handler: a.Handler}, persistence.Marker{Event: b.Event, Handler: b.Handler})
+	})
+	attempts = attempts[:min(len(attempts), persistence.MaxLoadedAttempts)]
+	return persistence.State{Lease: c.lease, Cursor: c.cursor, Attempts: attempts}, nil
+}
+
+// Acquire implements [persistence.OutboxCursorStore].
+func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (persistence.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return persistence.Lease{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.existing(dispatcher)
+	if err != nil {
+		return persistence.Lease{}, err
+	}
+	held := c.lease.Owner != ""
+	if held && c.lease.Owner != owner && c.lease.ExpiresTime.After(now()) {
+		return persistence.Lease{}, fmt.Errorf("memstore: dispatcher %q, owner %q until %s: %w",
+			dispatcher, c.lease.Owner, c.lease.ExpiresTime.Format(time.RFC3339), persistence.ErrLeaseHeld)
+	}
+	if c.lease.Owner != owner {
+		c.lease.Token++
+		c.lease.Unclean = held
+	}
+	c.lease.Owner = owner
+	c.lease.ExpiresTime = now().Add(duration)
+	return c.lease, nil
+}
+
+// Release implements [persistence.OutboxCursorStore].
+func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return err
+	}
+	c.lease = persistence.Lease{Dispatcher: lease.Dispatcher, Token: lease.Token}
+	return nil
+}
+
+// Save implements [persistence.OutboxCursorStore].
+func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return err
+	}
+	if progress.Cursor.Compare(c.cursor) > 0 {
+		c.cursor = progress.Cursor
+	}
+	maps.DeleteFunc(c.attempts, func(_ markerKey, a persistence.Attempt) bool {
+		return a.Event.Compare(progress.Cursor) <= 0
+	})
+	return nil
+}
+
+// RecordFailure implements [persistence.OutboxCursorStore].
+func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
+	if err := ctx.Err(); err != nil {
+		return persistence.Attempt{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return persistence.Attempt{}, err
+	}
+	key := keyOf(persistence.Marker{Event: failure.Event, Handler: failure.Handler})
+	attempt := persistence.Attempt{
+		Event:     failure.Event,
+		Handler:   failure.Handler,
+		Attempts:  c.attempts[key].Attempts + 1,
+		LastError: failure.Error,
+		NextTime:  now().Add(failure.RetryAfter),
+	}
+	c.attempts[key] = attempt
+	return attempt, nil
+}
+
+// ListCursors implements [persistence.CursorAdmin].
+func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var states []persistence.State
+	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
+		c := s.sidecars[name]
+		states = append(states, persistence.State{Lease: c.lease, Cursor: c.cursor})
+	}
+	return states, nil
+}
+
+// Rewind implements [persistence.CursorAdmin].
+func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cursor) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.existing(dispatcher)
+	if err != nil {
+		return err
+	}
+	c.cursor = to
+	c.lease.Token++
+	return nil
+}
+
+// Forget implements [persistence.CursorAdmin].
+func (s *Store) Forget(ctx context.Context, dispatcher string) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.existing(dispatcher); err != nil {
+		return err
+	}
+	delete(s.sidecars, dispatcher)
+	return nil
+}

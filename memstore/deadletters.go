@@ -1,0 +1,100 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// AddDeadLetter implements [persistence.OutboxCursorStore].
+func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, letter persistence.DeadLetter) error {
+	if _, err := s.current(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	_, err := s.fenced(lease)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	letter.DeadTime = now()
+	letter.Dispatcher = lease.Dispatcher
+	letter.Record.Payload = bytes.Clone(letter.Record.Payload)
+	return s.letters.Update(ctx, keyOf(letter.Marker()), func(old persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
+		if exists {
+			return old, nil
+		}
+		return letter, nil
+	})
+}
+
+// ListDeadLetters implements [persistence.DeadLetterStore].
+func (s *Store) ListDeadLetters(ctx context.Context, query persistence.DeadLetterQuery) ([]persistence.DeadLetter, error) {
+	if err := persistence.CheckLimit(query.Limit); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	var found []persistence.DeadLetter
+	for letter := range maps.Values(s.letters.All(persistence.Detach(ctx))) {
+		if compareMarkers(letter.Marker(), query.After) > 0 &&
+			selects(string(query.State), string(letter.State)) &&
+			selects(query.Dispatcher, letter.Dispatcher) &&
+			selects(query.Handler, letter.Handler) {
+			letter.Record.Payload = bytes.Clone(letter.Record.Payload)
+			found = append(found, letter)
+		}
+	}
+	slices.SortFunc(found, func(a, b persistence.DeadLetter) int { return compareMarkers(a.Marker(), b.Marker()) })
+	return found[:min(len(found), query.Limit)], nil
+}
+
+func selects(want, got string) bool { return want == "" || want == got }
+
+func compareMarkers(a, b persistence.Marker) int {
+	return cmp.Or(a.Event.Compare(b.Event), strings.Compare(a.Handler, b.Handler))
+}
+
+// SetDeadLetterState implements [persistence.DeadLetterStore].
+func (s *Store) SetDeadLetterState(ctx context.Context, letter persistence.Marker, from, to persistence.DeadLetterState) error {
+	return s.letters.Update(ctx, keyOf(letter), func(l persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
+		if !exists || l.State != from {
+			return l, fmt.Errorf("memstore: %s dead letter of event %s, handler %q: %w", from, letter.Event, letter.Handler, persistence.ErrNotFound)
+		}
+		l.State = to
+		return l, nil
+	})
+}
+
+// PurgeDeadLetters implements [persistence.DeadLetterStore].
+func (s *Store) PurgeDeadLetters(ctx context.Context, before time.Time, limit int) (int, error) {
+	if err := persistence.CheckLimit(limit); err != nil {
+		return 0, err
+	}
+	purged := 0
+	err := s.Atomically(persistence.Detach(ctx), func(ctx context.Context) error {
+		for key, letter := range s.letters.All(ctx) {
+			settled := letter.State == persistence.DeadLetterReplayed || letter.State == persistence.DeadLetterDiscarded
+			if !settled || !letter.DeadTime.Before(before) {
+				continue
+			}
+			if purged == limit {
+				return nil
+			}
+			if err := s.letters.Delete(ctx, key); err != nil {
+				return err
+			}
+			purged++
+		}
+		return nil
+	})
+	return purged, err
+}

@@ -1,0 +1,35 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Record implements [persistence.IdempotencyStore].
+func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
+	recorded := make([]bool, len(markers))
+	for i, m := range markers {
+		// The row's lock is what a racing twin waits for.
+		err := s.markers.Update(ctx, keyOf(m), func(_ struct{}, exists bool) (struct{}, error) {
+			recorded[i] = !exists
+			return struct{}{}, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return recorded, nil
+}
+
+// Applied implements [persistence.IdempotencyStore].
+func (s *Store) Applied(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	applied := make([]bool, len(markers))
+	for i, m := range markers {
+		_, applied[i] = s.markers.Get(persistence.Detach(ctx), keyOf(m))
+	}
+	return applied, nil
+}

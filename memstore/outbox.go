@@ -1,0 +1,124 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"sort"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+const tableName = "in memory"
+
+// Append implements [persistence.OutboxStore].
+func (s *Store) Append(ctx context.Context, records ...persistence.Record) error {
+	t, err := s.current(ctx)
+	if err != nil {
+		return err
+	}
+	if s.invalid != nil {
+		return s.invalid
+	}
+	if err := persistence.Validate(tableName, s.maxPayload, records...); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.cause != nil {
+		return t.cause
+	}
+	before := len(t.events)
+	t.undo = append(t.undo, func() { t.events = t.events[:before] })
+	for _, r := range records {
+		r.Payload = bytes.Clone(r.Payload)
+		t.events = append(t.events, r)
+	}
+	return nil
+}
+
+// publish stamps records and makes them visible. Stamping at commit, under the
+// store's mutex, makes the order of stamps that of visibility, so everything
+// visible is below the safe mark.
+func (s *Store) publish(records []persistence.Record) {
+	for _, r := range records {
+		s.lastStamp = max(now().UnixMicro(), s.lastStamp+1)
+		r.CreatedTime = time.UnixMicro(s.lastStamp).UTC()
+		s.rows = append(s.rows, r)
+	}
+}
+
+// ReadAfter implements [persistence.OutboxStore].
+func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit int) ([]persistence.Record, error) {
+	return s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+}
+
+// ReadWindow implements [persistence.OutboxStore].
+func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+	if err := persistence.CheckLimit(read.Limit); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []persistence.Record
+	fresh, size := 0, 0
+	for _, r := range s.rows[s.search(read.After):] {
+		late := r.Cursor().Compare(read.Frontier) <= 0
+		if late && read.Known != nil && read.Known(r.Cursor()) {
+			continue
+		}
+		if !late && (fresh == read.Limit || read.MaxBytes > 0 && size >= read.MaxBytes) {
+			break
+		}
+		if !late {
+			fresh++
+			size += len(r.Payload)
+		}
+		r.Payload = bytes.Clone(r.Payload)
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// search returns the index of the first row after the cursor.
+func (s *Store) search(after persistence.Cursor) int {
+	return sort.Search(len(s.rows), func(i int) bool { return s.rows[i].Cursor().Compare(after) > 0 })
+}
+
+// SafeMark implements [persistence.OutboxStore].
+func (s *Store) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
+	if err := ctx.Err(); err != nil {
+		return persistence.SafeMark{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return persistence.SafeMark{Time: time.UnixMicro(s.lastStamp + 1).UTC(), Now: now()}, nil
+}
+
+// CountRows implements [persistence.OutboxStore].
+func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistence.Bucket, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var buckets []persistence.Bucket
+	for _, r := range s.rows[s.search(persistence.Cursor{CreatedTime: from}):] {
+		if !r.CreatedTime.Before(to) {
+			break
+		}
+		width := persistence.BucketWidth.Microseconds()
+		start := time.UnixMicro(r.CreatedTime.UnixMicro() / width * width).UTC()
+		if n := len(buckets); n == 0 || !buckets[n-1].Start.Equal(start) {
+			buckets = append(buckets, persistence.Bucket{Start: start})
+		}
+		buckets[len(buckets)-1].Rows++
+	}
+	return buckets, nil
+}

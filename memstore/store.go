@@ -1,0 +1,109 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+var (
+	_ persistence.Transactor        = (*Store)(nil)
+	_ persistence.OutboxStore       = (*Store)(nil)
+	_ persistence.OutboxCursorStore = (*Store)(nil)
+	_ persistence.CursorAdmin       = (*Store)(nil)
+	_ persistence.IdempotencyStore  = (*Store)(nil)
+	_ persistence.DeadLetterStore   = (*Store)(nil)
+)
+
+// ErrDeadlock ends a transaction that would wait for one that waits for it.
+var ErrDeadlock = errors.New("memstore: deadlock")
+
+// Store is an outbox, its sidecar and a transactor. It is safe for concurrent
+// use.
+type Store struct {
+	maxPayload int
+	invalid    error
+
+	mu        sync.Mutex
+	rows      []persistence.Record // committed, in the order of their stamps
+	lastStamp int64                // of the last committed row, in microseconds
+	sidecars  map[string]*sidecar  // by dispatcher
+	markers   *Table[markerKey, struct{}]
+	letters   *Table[markerKey, persistence.DeadLetter]
+}
+
+// Option configures a [Store].
+type Option func(*Store)
+
+// WithMaxPayload sets the greatest payload of an event, in bytes. The default
+// is 16 MiB. A limit below 1 makes every Append fail with
+// [persistence.ErrInvalid].
+func WithMaxPayload(bytes int) Option {
+	return func(s *Store) {
+		s.maxPayload = bytes
+		if bytes < 1 {
+			s.invalid = fmt.Errorf("memstore: %w: WithMaxPayload(%d), it must be at least 1", persistence.ErrInvalid, bytes)
+		}
+	}
+}
+
+// New returns an empty store.
+func New(opts ...Option) *Store {
+	s := &Store{maxPayload: persistence.DefaultMaxPayload, sidecars: map[string]*sidecar{}}
+	s.markers = NewTable[markerKey, struct{}](s)
+	s.letters = NewTable[markerKey, persistence.DeadLetter](s)
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// Atomically implements [persistence.Transactor].
+func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
+	return persistence.Atomically(ctx, s, s.begin, fn)
+}
+
+// Abort ends the transaction that ctx carries, as a server does with the
+// victim of a deadlock: what it wrote is gone, and Atomically returns an error
+// even if its function returns nil. For tests.
+func (s *Store) Abort(ctx context.Context, cause error) error {
+	t, err := s.current(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.abort(cause)
+	return nil
+}
+
+// FailCommit makes the commit of the transaction that ctx carries fail with
+// the error. For tests.
+func (s *Store) FailCommit(ctx context.Context, err error) error {
+	t, currentErr := s.current(ctx)
+	if currentErr != nil {
+		return currentErr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.commitErr = err
+	return nil
+}
+
+// now is the store's clock in the resolution that databases have.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// markerKey is a marker in a form that is safe to compare: two equal
+// time.Time values may differ in their location.
+type markerKey struct {
+	micros      int64
+	id, handler string
+}
+
+func keyOf(m persistence.Marker) markerKey {
+	return markerKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
+}
