@@ -30,7 +30,7 @@ const (
 //     255 bytes. All are valid UTF-8 without NUL.
 func Validate(table string, maxPayload int, records ...Record) error {
 	var violations []error
-	ids := make(map[string]int, len(records))
+	ids := make(map[string]int)
 	for i, r := range records {
 		report := func(field, format string, args ...any) {
 			violations = append(violations, fmt.Errorf("event %d (id %.80q): %s %s", i, r.ID, field, fmt.Sprintf(format, args...)))

@@ -146,12 +146,12 @@ func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 // the table before it reads it: a failed statement would abort a PostgreSQL
 // transaction.
 func (s *Store) version(ctx context.Context, conn Conn) (int, error) {
-	found, err := exists(ctx, conn, s.sql.findSchema)
+	found, err := exists(ctx, conn, s.sql.FindSchema)
 	if err != nil || !found {
 		return 0, s.failed(err, "look for the schema version")
 	}
 	version := 0
-	err = conn.Query(ctx, s.sql.schemaVersion, nil, func(scan func(...any) error) error { return scan(&version) })
+	err = conn.Query(ctx, s.sql.SchemaVersion, nil, func(scan func(...any) error) error { return scan(&version) })
 	return version, s.failed(err, "read the schema version")
 }
 

@@ -16,12 +16,12 @@ func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.C
 	}
 	state, found, err := s.loadCursor(ctx, conn, dispatcher)
 	if err == nil && !found {
-		if _, err = conn.Exec(ctx, s.sql.createCursor, dispatcher, s.at(start.CreatedTime), start.ID); err == nil {
+		if _, err = conn.Exec(ctx, s.sql.CreateCursor, dispatcher, s.at(start.CreatedTime), start.ID); err == nil {
 			state, _, err = s.loadCursor(ctx, conn, dispatcher)
 		}
 	}
 	if err == nil {
-		err = conn.Query(ctx, s.sql.loadAttempts, []any{dispatcher, persistence.MaxLoadedAttempts}, func(scan func(...any) error) error {
+		err = conn.Query(ctx, s.sql.LoadAttempts, []any{dispatcher, persistence.MaxLoadedAttempts}, func(scan func(...any) error) error {
 			a, err := scanAttempt(scan)
 			state.Attempts = append(state.Attempts, a)
 			return err
@@ -31,7 +31,7 @@ func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.C
 }
 
 func (s *Store) loadCursor(ctx context.Context, conn Conn, dispatcher string) (state persistence.State, found bool, err error) {
-	err = conn.Query(ctx, s.sql.loadCursor, []any{dispatcher}, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.LoadCursor, []any{dispatcher}, func(scan func(...any) error) error {
 		found = true
 		state, err = scanState(scan)
 		return err
@@ -52,7 +52,7 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err != nil {
 		return persistence.Lease{}, err
 	}
-	if _, err := conn.Exec(ctx, s.sql.acquireLease, dispatcher, owner, duration.Microseconds()); err != nil {
+	if _, err := conn.Exec(ctx, s.sql.AcquireLease, dispatcher, owner, duration.Microseconds()); err != nil {
 		return persistence.Lease{}, s.failed(err, "acquire the lease of dispatcher %q", dispatcher)
 	}
 	state, found, err := s.loadCursor(ctx, conn, dispatcher)
@@ -76,7 +76,7 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.releaseLease, lease.Dispatcher, lease.Token)
+	n, err := conn.Exec(ctx, s.sql.ReleaseLease, lease.Dispatcher, lease.Token)
 	return s.fenced(lease, n, err, "release the lease")
 }
 
@@ -87,13 +87,13 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		return err
 	}
 	args := []any{lease.Dispatcher, lease.Token, s.at(progress.Cursor.CreatedTime), progress.Cursor.ID}
-	n, err := conn.Exec(ctx, s.sql.saveCursor, args...)
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, args...)
 	if err := s.fenced(lease, n, err, "save the cursor at "+progress.Cursor.String()); err != nil {
 		return err
 	}
 	// A statement of its own: failures that outlive the cursor's move by a
 	// moment, or by a crash, are harmless.
-	_, err = conn.Exec(ctx, s.sql.settleAttempts, args...)
+	_, err = conn.Exec(ctx, s.sql.SettleAttempts, args...)
 	return s.failed(err, "forget the failures up to %s", progress.Cursor)
 }
 
@@ -104,13 +104,13 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 		return persistence.Attempt{}, err
 	}
 	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
-	n, err := conn.Exec(ctx, s.sql.recordFailure, lease.Dispatcher, lease.Token, at, id,
+	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
 		failure.Handler, failure.Error, failure.RetryAfter.Microseconds())
 	if err := s.fenced(lease, n, err, "record a failure"); err != nil {
 		return persistence.Attempt{}, err
 	}
 	var attempt persistence.Attempt
-	err = conn.Query(ctx, s.sql.loadAttempt, []any{lease.Dispatcher, at, id, failure.Handler}, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.LoadAttempt, []any{lease.Dispatcher, at, id, failure.Handler}, func(scan func(...any) error) error {
 		attempt, err = scanAttempt(scan)
 		return err
 	})
@@ -138,7 +138,7 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 		return nil, err
 	}
 	var states []persistence.State
-	err = conn.Query(ctx, s.sql.listCursors, nil, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.ListCursors, nil, func(scan func(...any) error) error {
 		st, err := scanState(scan)
 		states = append(states, st)
 		return err
@@ -152,7 +152,7 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.rewindCursor, dispatcher, s.at(to.CreatedTime), to.ID)
+	n, err := conn.Exec(ctx, s.sql.RewindCursor, dispatcher, s.at(to.CreatedTime), to.ID)
 	return s.found(n, err, "rewind dispatcher %q", dispatcher)
 }
 
@@ -162,11 +162,11 @@ func (s *Store) Forget(ctx context.Context, dispatcher string) error {
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.forgetCursor, dispatcher)
+	n, err := conn.Exec(ctx, s.sql.ForgetCursor, dispatcher)
 	if err := s.found(n, err, "forget dispatcher %q", dispatcher); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, s.sql.forgetAttempts, dispatcher)
+	_, err = conn.Exec(ctx, s.sql.ForgetAttempts, dispatcher)
 	return s.failed(err, "forget the failures of dispatcher %q", dispatcher)
 }
 

@@ -15,13 +15,13 @@ func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, lett
 	}
 	r := letter.Record
 	payload := append(make([]byte, 0, len(r.Payload)), r.Payload...) // not nil, which would be NULL
-	n, err := conn.Exec(ctx, s.sql.addDeadLetter, lease.Dispatcher, lease.Token,
+	n, err := conn.Exec(ctx, s.sql.AddDeadLetter, lease.Dispatcher, lease.Token,
 		s.at(r.CreatedTime), r.ID, letter.Handler, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, payload,
 		letter.Attempts, letter.LastError, string(letter.State))
 	if err == nil && n == 0 {
 		// The letter exists already, or the token is stale.
 		var holds bool
-		if holds, err = exists(ctx, conn, s.sql.holdsToken, lease.Dispatcher, lease.Token); holds {
+		if holds, err = exists(ctx, conn, s.sql.HoldsToken, lease.Dispatcher, lease.Token); holds {
 			n = 1
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, query persistence.DeadLette
 	var letters []persistence.DeadLetter
 	args := []any{string(query.State), query.Dispatcher, query.Handler,
 		s.at(query.After.Event.CreatedTime), query.After.Event.ID, query.After.Handler, query.Limit}
-	err = conn.Query(ctx, s.sql.listDeadLetters, args, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.ListDeadLetters, args, func(scan func(...any) error) error {
 		var l persistence.DeadLetter
 		r := &l.Record
 		var state string
@@ -59,7 +59,7 @@ func (s *Store) SetDeadLetterState(ctx context.Context, letter persistence.Marke
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.setDeadLetterState, s.at(letter.Event.CreatedTime), letter.Event.ID, letter.Handler, string(from), string(to))
+	n, err := conn.Exec(ctx, s.sql.SetDeadLetterState, s.at(letter.Event.CreatedTime), letter.Event.ID, letter.Handler, string(from), string(to))
 	return s.found(n, err, "set the %s dead letter of event %s, handler %q, to %s", from, letter.Event, letter.Handler, to)
 }
 
@@ -72,6 +72,6 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, before time.Time, limit in
 	if err != nil {
 		return 0, err
 	}
-	n, err := conn.Exec(ctx, s.sql.purgeDeadLetters, s.at(before), limit)
+	n, err := conn.Exec(ctx, s.sql.PurgeDeadLetters, s.at(before), limit)
 	return int(n), s.failed(err, "purge dead letters")
 }

@@ -40,46 +40,47 @@ type mark struct {
 }
 
 // statements are the texts of a dialect. Each field says in its dialect's file
-// what there is to say about it; the order of arguments is the same on all.
+// what there is to say about it; the order of arguments is the same on all. They
+// are exported for reflection to reach them.
 type statements struct {
 	// outbox
-	appendRecords string // records as JSON, payloads
-	safeMark      string
-	readAfter     string // after time, after id, mark, limit
-	readWindow    string // after time, after id, frontier time, frontier id, limit
-	readKeys      string // keys as JSON
-	countRows     string // from, to, bucket width in µs
+	AppendRecords string // records as JSON, payloads
+	SafeMark      string
+	ReadAfter     string // after time, after id, mark, limit
+	ReadWindow    string // after time, after id, frontier time, frontier id, limit
+	ReadKeys      string // keys as JSON
+	CountRows     string // from, to, bucket width in µs
 
 	// idempotency
-	recordMarker   string // time, id, handler
-	appliedMarkers string // markers as JSON
+	RecordMarker   string // time, id, handler
+	AppliedMarkers string // markers as JSON
 
 	// cursors
-	loadCursor     string // dispatcher
-	listCursors    string
-	createCursor   string // dispatcher, time, id
-	acquireLease   string // dispatcher, owner, duration in µs
-	releaseLease   string // dispatcher, token
-	saveCursor     string // dispatcher, token, time, id
-	rewindCursor   string // dispatcher, time, id
-	forgetCursor   string // dispatcher
-	holdsToken     string // dispatcher, token
-	loadAttempts   string // dispatcher, limit
-	loadAttempt    string // dispatcher, time, id, handler
-	recordFailure  string // dispatcher, token, time, id, handler, error, delay in µs
-	settleAttempts string // dispatcher, token, time, id
-	forgetAttempts string // dispatcher
+	LoadCursor     string // dispatcher
+	ListCursors    string
+	CreateCursor   string // dispatcher, time, id
+	AcquireLease   string // dispatcher, owner, duration in µs
+	ReleaseLease   string // dispatcher, token
+	SaveCursor     string // dispatcher, token, time, id
+	RewindCursor   string // dispatcher, time, id
+	ForgetCursor   string // dispatcher
+	HoldsToken     string // dispatcher, token
+	LoadAttempts   string // dispatcher, limit
+	LoadAttempt    string // dispatcher, time, id, handler
+	RecordFailure  string // dispatcher, token, time, id, handler, error, delay in µs
+	SettleAttempts string // dispatcher, token, time, id
+	ForgetAttempts string // dispatcher
 
 	// dead letters
-	addDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
-	listDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
-	setDeadLetterState string // time, id, handler, from, to
-	purgeDeadLetters   string // before, limit
+	AddDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
+	ListDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
+	SetDeadLetterState string // time, id, handler, from, to
+	PurgeDeadLetters   string // before, limit
 
 	// schema
-	findSchema     string // is the version table there?
-	schemaVersion  string
-	lockMigrations string // or ""
+	FindSchema     string // is the version table there?
+	SchemaVersion  string
+	LockMigrations string // or ""
 }
 
 // sqlState returns the SQLSTATE of an error, or "". Drivers of PostgreSQL name

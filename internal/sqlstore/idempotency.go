@@ -14,7 +14,7 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	}
 	recorded := make([]bool, len(markers))
 	for i, m := range markers {
-		n, err := conn.Exec(ctx, s.sql.recordMarker, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
+		n, err := conn.Exec(ctx, s.sql.RecordMarker, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
 		if err != nil {
 			return nil, s.failed(err, "record the marker of event %s, handler %q", m.Event, m.Handler)
 		}
@@ -37,7 +37,7 @@ func (s *Store) Applied(ctx context.Context, markers ...persistence.Marker) ([]b
 	if err != nil {
 		return nil, s.failed(err, "read %d markers", len(markers))
 	}
-	err = conn.Query(ctx, s.sql.appliedMarkers, []any{keys}, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.AppliedMarkers, []any{keys}, func(scan func(...any) error) error {
 		var number int
 		if err := scan(&number); err != nil {
 			return err

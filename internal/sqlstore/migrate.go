@@ -28,8 +28,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		}
 		conn := tx.(Conn)
-		if s.sql.lockMigrations != "" {
-			if _, err := conn.Exec(ctx, s.sql.lockMigrations); err != nil {
+		if s.sql.LockMigrations != "" {
+			if _, err := conn.Exec(ctx, s.sql.LockMigrations); err != nil {
 				return s.failed(err, "lock the migrations")
 			}
 		}

@@ -26,10 +26,10 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 	if err != nil {
 		return s.failed(err, "append")
 	}
-	n, err := conn.Exec(ctx, s.sql.appendRecords, keys, payloads)
+	n, err := conn.Exec(ctx, s.sql.AppendRecords, keys, payloads)
 	switch {
 	case err != nil && foundEnded(err):
-		return s.failed(err, "append %d events, first %s: %w: it had ended or failed before", len(records), records[0].ID, persistence.ErrNoTransaction)
+		return fmt.Errorf("outbox table %s: append %d events, first %s: %w: it had ended or failed before: %w", s.table, len(records), records[0].ID, persistence.ErrNoTransaction, err)
 	case err != nil:
 		return s.failed(err, "append %d events, first %s", len(records), records[0].ID)
 	case n != int64(len(records)):
@@ -57,7 +57,7 @@ func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit i
 	}
 	var found []persistence.Record
 	args := []any{s.at(after.CreatedTime), after.ID, s.at(m.Time), limit}
-	err = s.readRows(ctx, conn, m.server, s.sql.readAfter, args, func(r persistence.Record) error {
+	err = s.readRows(ctx, conn, m.server, s.sql.ReadAfter, args, func(r persistence.Record) error {
 		found = append(found, r)
 		return nil
 	})
@@ -81,7 +81,7 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 	var late, found []persistence.Record
 	size := 0
 	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(read.Frontier.CreatedTime), read.Frontier.ID, read.Limit}
-	err = s.readRows(ctx, conn, anyServer, s.sql.readWindow, args, func(r persistence.Record) error {
+	err = s.readRows(ctx, conn, anyServer, s.sql.ReadWindow, args, func(r persistence.Record) error {
 		switch {
 		case r.EventType == "": // a key, up to the frontier
 			if read.Known == nil || !read.Known(r.Cursor()) {
@@ -119,7 +119,7 @@ func (s *Store) readKeys(ctx context.Context, conn Conn, keys []persistence.Reco
 		return nil, err
 	}
 	var found []persistence.Record
-	err = s.readRows(ctx, conn, anyServer, s.sql.readKeys, []any{arg}, func(r persistence.Record) error {
+	err = s.readRows(ctx, conn, anyServer, s.sql.ReadKeys, []any{arg}, func(r persistence.Record) error {
 		found = append(found, r)
 		return nil
 	})
@@ -142,7 +142,7 @@ func (s *Store) readRows(ctx context.Context, conn Conn, server int64, query str
 		switch {
 		case err != nil:
 			return err
-		case query != s.sql.readKeys && from == 0:
+		case from == 0:
 			return fmt.Errorf("%w: a standby answered; connect to the primary", persistence.ErrNotPrimary)
 		case server != anyServer && from != server:
 			return fmt.Errorf("%w: safe mark and rows came from different servers; connect to the primary, not through a proxy that splits reads", persistence.ErrNotPrimary)
@@ -176,7 +176,7 @@ func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistenc
 	}
 	var buckets []persistence.Bucket
 	args := []any{s.at(from), s.at(to), persistence.BucketWidth.Microseconds()}
-	err = conn.Query(ctx, s.sql.countRows, args, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.CountRows, args, func(scan func(...any) error) error {
 		var b persistence.Bucket
 		if err := scan(timestamp{&b.Start}, &b.Rows); err != nil {
 			return err

@@ -20,7 +20,7 @@ var Postgres = &Dialect{
 		// holds one key however often it publishes. MATERIALIZED keeps the
 		// planner from stamping before it locks. Rows are numbered, since
 		// clock_timestamp() may stand still between two of them.
-		appendRecords: `
+		AppendRecords: `
 WITH fence AS MATERIALIZED (
   SELECT pg_advisory_xact_lock_shared(
     ('{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint)
@@ -40,7 +40,7 @@ FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
 		// transaction visible before it releases its locks, so a lock not seen
 		// here means rows visible to the next snapshot, or a stamp still to
 		// come, above the mark. Keys outside 2020 to now are not a producer's.
-		safeMark: `
+		SafeMark: `
 SELECT statement_timestamp(),
   least(statement_timestamp(), timestamptz 'epoch' + (
     SELECT min(k.ms)
@@ -56,7 +56,7 @@ SELECT statement_timestamp(),
 		// created_time >= is for partition pruning, which does not see the row
 		// comparison; the row comparison is for the index. The outer join
 		// makes the server tell who it is even when there is no row.
-		readAfter: `
+		ReadAfter: `
 SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
   coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
@@ -69,7 +69,7 @@ LEFT JOIN LATERAL (
 
 		// One statement, so one snapshot: keys of what lies between cursor and
 		// frontier, whole rows after it. An empty event type marks a key.
-		readWindow: `
+		ReadWindow: `
 SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
   coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
@@ -86,42 +86,44 @@ LEFT JOIN LATERAL (
    ORDER BY created_time, id LIMIT $5)
 ) AS e ON true`,
 
-		readKeys: `
-SELECT 0::bigint, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+		ReadKeys: `
+SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
+  e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM json_to_recordset($1::json) AS k(micros bigint, id text)
 JOIN {schema}"{prefix}outbox" AS e
   ON e.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND e.id = k.id`,
 
-		countRows: `
+		CountRows: `
 SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
 FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket`,
 
 		// ON CONFLICT waits for a racing twin and leaves the transaction
 		// usable; nothing but the conflict itself yields no row.
-		recordMarker: `
+		RecordMarker: `
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler) VALUES ($1, $2, $3)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
-		appliedMarkers: `
+		AppliedMarkers: `
 SELECT k.number
 FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler text)) WITH ORDINALITY AS k(micros, id, handler, number)
 JOIN {schema}"{prefix}outbox_idempotency" AS m
   ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler`,
 
-		loadCursor: `
+		LoadCursor: `
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
 
-		listCursors: `
+		ListCursors: `
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
 FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 
-		createCursor: `
+		CreateCursor: `
 INSERT INTO {schema}"{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES ($1, $2, $3)
 ON CONFLICT (dispatcher) DO NOTHING`,
 
-		acquireLease: `
+		AcquireLease: `
 UPDATE {schema}"{prefix}outbox_cursors" SET
   token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
   unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
@@ -129,50 +131,50 @@ UPDATE {schema}"{prefix}outbox_cursors" SET
   expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
 WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp())`,
 
-		releaseLease: `
+		ReleaseLease: `
 UPDATE {schema}"{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
 WHERE dispatcher = $1 AND token = $2`,
 
-		saveCursor: `
+		SaveCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
 WHERE dispatcher = $1 AND token = $2`,
 
-		rewindCursor: `
+		RewindCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, token = token + 1
 WHERE dispatcher = $1`,
 
-		forgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
+		ForgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
 
-		holdsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
+		HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
 
-		loadAttempts: `
+		LoadAttempts: `
 SELECT created_time, event_id, handler, attempts, last_error, next_time
 FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1
 ORDER BY created_time, event_id, handler LIMIT $2`,
 
-		loadAttempt: `
+		LoadAttempt: `
 SELECT created_time, event_id, handler, attempts, last_error, next_time
 FROM {schema}"{prefix}outbox_attempts"
 WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4`,
 
 		// Selecting from the cursor is the fence: no row for a stale token.
-		recordFailure: `
+		RecordFailure: `
 INSERT INTO {schema}"{prefix}outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, 1, $6::text, clock_timestamp() + $7::bigint * interval '1 microsecond'
 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = a.attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
 
-		settleAttempts: `
+		SettleAttempts: `
 DELETE FROM {schema}"{prefix}outbox_attempts"
 WHERE dispatcher = $1 AND (created_time, event_id) <= ($3, $4)
   AND EXISTS (SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2)`,
 
-		forgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1`,
+		ForgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1`,
 
-		addDeadLetter: `
+		AddDeadLetter: `
 INSERT INTO {schema}"{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
@@ -180,7 +182,7 @@ SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::
 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
-		listDeadLetters: `
+		ListDeadLetters: `
 SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, dead_time
 FROM {schema}"{prefix}outbox_dead_letters"
@@ -188,27 +190,27 @@ WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND (
   AND (created_time, event_id, handler) > ($4, $5, $6)
 ORDER BY created_time, event_id, handler LIMIT $7`,
 
-		setDeadLetterState: `
+		SetDeadLetterState: `
 UPDATE {schema}"{prefix}outbox_dead_letters" SET state = $5
 WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4`,
 
-		purgeDeadLetters: `
+		PurgeDeadLetters: `
 DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
   SELECT created_time, event_id, handler FROM {schema}"{prefix}outbox_dead_letters"
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY created_time, event_id, handler LIMIT $2)`,
 
-		findSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
-		schemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,
+		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
+		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,
 
 		// Released with the migration's transaction.
-		lockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
+		LockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
 	},
 }
 
 func postgresMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
 	var m mark
-	err := conn.Query(ctx, s.safeMark, nil, func(scan func(...any) error) error {
+	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
 		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
 	})
 	if err != nil {

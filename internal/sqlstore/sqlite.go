@@ -24,7 +24,7 @@ var SQLite = &Dialect{
 		// above everything visible, and the order of stamps is that of
 		// commits. Above every cursor, too, in case the clock was set back
 		// after rows were dropped. The clock alone has ties.
-		appendRecords: `
+		AppendRecords: `
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
     1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
@@ -36,19 +36,19 @@ SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type',
 FROM stamp, json_each(?1) AS r ORDER BY r.key`,
 
 		// Everything visible is below the mark, and everything to come above.
-		safeMark: `
+		SafeMark: `
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + max(coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
           coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)), 1`,
 
-		readAfter: `
+		ReadAfter: `
 SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
 FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
 ORDER BY created_time, id LIMIT ?4`,
 
 		// Keys of what lies between cursor and frontier, whole rows after it.
 		// An empty event type marks a key.
-		readWindow: `
+		ReadWindow: `
 SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
   FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
   ORDER BY created_time, id)
@@ -57,38 +57,38 @@ SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate
   FROM "{prefix}outbox" WHERE (created_time, id) > (?3, ?4)
   ORDER BY created_time, id LIMIT ?5)`,
 
-		readKeys: `
-SELECT 0, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+		ReadKeys: `
+SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM json_each(?1) AS k JOIN "{prefix}outbox" AS e
   ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'`,
 
-		countRows: `
+		CountRows: `
 SELECT created_time / ?3 * ?3 AS bucket, count(*)
 FROM "{prefix}outbox" WHERE created_time >= ?1 AND created_time < ?2
 GROUP BY bucket ORDER BY bucket`,
 
-		recordMarker: `
+		RecordMarker: `
 INSERT INTO "{prefix}outbox_idempotency" (created_time, event_id, handler) VALUES (?1, ?2, ?3)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
-		appliedMarkers: `
+		AppliedMarkers: `
 SELECT k.key + 1
 FROM json_each(?1) AS k JOIN "{prefix}outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'`,
 
-		loadCursor: `
+		LoadCursor: `
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
-		listCursors: `
+		ListCursors: `
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
 FROM "{prefix}outbox_cursors" ORDER BY dispatcher`,
 
-		createCursor: `
+		CreateCursor: `
 INSERT INTO "{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
 ON CONFLICT (dispatcher) DO NOTHING`,
 
-		acquireLease: `
+		AcquireLease: `
 UPDATE "{prefix}outbox_cursors" SET
   token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
   unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
@@ -96,57 +96,57 @@ UPDATE "{prefix}outbox_cursors" SET
   expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
 WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))`,
 
-		releaseLease: `
+		ReleaseLease: `
 UPDATE "{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
 WHERE dispatcher = ?1 AND token = ?2`,
 
-		saveCursor: `
+		SaveCursor: `
 UPDATE "{prefix}outbox_cursors" SET
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
 WHERE dispatcher = ?1 AND token = ?2`,
 
-		rewindCursor: `
+		RewindCursor: `
 UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, token = token + 1
 WHERE dispatcher = ?1`,
 
-		forgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
+		ForgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
-		holdsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2`,
+		HoldsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2`,
 
-		loadAttempts: `
+		LoadAttempts: `
 SELECT created_time, event_id, handler, attempts, last_error, next_time
 FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1
 ORDER BY created_time, event_id, handler LIMIT ?2`,
 
-		loadAttempt: `
+		LoadAttempt: `
 SELECT created_time, event_id, handler, attempts, last_error, next_time
 FROM "{prefix}outbox_attempts"
 WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
 
 		// Selecting from the cursor is the fence: no row for a stale token.
-		recordFailure: `
+		RecordFailure: `
 INSERT INTO "{prefix}outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, 1, ?6, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?7
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
 
-		settleAttempts: `
+		SettleAttempts: `
 DELETE FROM "{prefix}outbox_attempts"
 WHERE dispatcher = ?1 AND (created_time, event_id) <= (?3, ?4)
   AND EXISTS (SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2)`,
 
-		forgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1`,
+		ForgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1`,
 
-		addDeadLetter: `
+		AddDeadLetter: `
 INSERT INTO "{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
-		listDeadLetters: `
+		ListDeadLetters: `
 SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, dead_time
 FROM "{prefix}outbox_dead_letters"
@@ -154,26 +154,26 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR h
   AND (created_time, event_id, handler) > (?4, ?5, ?6)
 ORDER BY created_time, event_id, handler LIMIT ?7`,
 
-		setDeadLetterState: `
+		SetDeadLetterState: `
 UPDATE "{prefix}outbox_dead_letters" SET state = ?5
 WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
 
-		purgeDeadLetters: `
+		PurgeDeadLetters: `
 DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
   SELECT created_time, event_id, handler FROM "{prefix}outbox_dead_letters"
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)`,
 
-		findSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
-		schemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,
+		FindSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
+		SchemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,
 		// BEGIN IMMEDIATE is the lock.
-		lockMigrations: ``,
+		LockMigrations: ``,
 	},
 }
 
 func sqliteMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
 	var m mark
-	err := conn.Query(ctx, s.safeMark, nil, func(scan func(...any) error) error {
+	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
 		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
 	})
 	if err != nil {

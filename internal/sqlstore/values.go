@@ -37,9 +37,7 @@ func (t timestamp) Scan(src any) error {
 func (s statements) expand(n schema.Naming) statements {
 	v := reflect.ValueOf(&s).Elem()
 	for i := range v.NumField() {
-		// The fields are unexported, so they are reached by their address.
-		text := (*string)(v.Field(i).Addr().UnsafePointer())
-		*text = n.Expand(*text)
+		v.Field(i).SetString(n.Expand(v.Field(i).String()))
 	}
 	return s
 }

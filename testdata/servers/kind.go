@@ -44,10 +44,10 @@ type Kind struct {
 // engine is what a kind of server does in its own way. A new kind is one entry
 // in kinds and one file with its engine.
 type engine interface {
-	// probe connects once and returns the server's version. The address is
-	// that of the server in the DSN.
-	probe(ctx context.Context, dsn string) (version string, err error)
+	// address returns host and port of the server in a DSN.
 	address(dsn string) (string, error)
+	// probe connects once and returns the server's version.
+	probe(ctx context.Context, dsn string) (version string, err error)
 	// createDatabase returns the DSN of the new database.
 	createDatabase(ctx context.Context, dsn, name string) (string, error)
 	dropDatabase(ctx context.Context, dsn, name string) error

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // account is an unprivileged user of this machine.
@@ -165,14 +164,4 @@ func tail(out []byte) string {
 	const most = 30
 	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
-}
-
-// pause waits a little, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

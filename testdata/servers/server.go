@@ -166,7 +166,11 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	s.Version = version
+	// Later starts find the same programs and leave the field alone, which
+	// others may be reading.
+	if s.Version == "" {
+		s.Version = version
+	}
 	return nil
 }
 
@@ -182,10 +186,18 @@ func (k *Kind) await(ctx context.Context, dsn string, check func(context.Context
 		if gone := check(ctx); gone != nil {
 			return "", gone
 		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("the server does not answer: %w (%w)", err, ctx.Err())
-		case <-time.After(probePause):
+		if ended := pause(ctx, probePause); ended != nil {
+			return "", fmt.Errorf("the server does not answer: %w (%w)", err, ended)
 		}
+	}
+}
+
+// pause waits a little, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }

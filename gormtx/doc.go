@@ -1,0 +1,22 @@
+// Package gormtx is the outbox for services that use GORM, on PostgreSQL and
+// SQLite.
+//
+// [New] returns everything at once:
+//
+//	outbox := gormtx.New(db)
+//	if err := outbox.Migrate(ctx); err != nil { ... }
+//	publisher := events.NewPublisher(outbox)
+//	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox)
+//
+// Inside Atomically, repositories and handlers reach the transaction with
+// [Tx], or with [DB] where they also work outside of one. [WithTx] enlists in
+// a transaction that was opened with GORM itself.
+//
+// # SQLite
+//
+// Both drivers serve: gorm.io/driver/sqlite as it is, which needs cgo, and with
+// DriverName "sqlite" and an import of modernc.org/sqlite, which does not. Open
+// the database with a busy timeout and, where it is a file, in WAL mode. A
+// database in memory is one a connection, so it needs a pool of one.
+// Transactions begin with BEGIN IMMEDIATE: there is one writer at a time.
+package gormtx

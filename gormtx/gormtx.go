@@ -1,0 +1,121 @@
+package gormtx
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/stdsql"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Outbox is a transactor and all stores over one database. It is safe for
+// concurrent use. What is wrong with its options is returned by every call, as
+// [persistence.ErrInvalid]; what is wrong with its tables by the first, as
+// [persistence.ErrSchema].
+type Outbox struct {
+	persistence.Transactor
+	persistence.OutboxStore
+	persistence.OutboxCursorStore
+	persistence.CursorAdmin
+	persistence.IdempotencyStore
+	persistence.DeadLetterStore
+
+	store *sqlstore.Store
+}
+
+// New returns the outbox of a database. It does not touch the database.
+//
+// Stores and transactor run on the pool under db, also when db is a session or
+// has conditions. Two values of one pool work together.
+func New(db *gorm.DB, opts ...Option) *Outbox {
+	s := newStore(db, opts)
+	return &Outbox{s, s, s, s, s, s, s}
+}
+
+// Migrate creates or upgrades the tables, in one transaction and under a lock,
+// so that replicas may start at once. It refuses a ctx that carries a
+// transaction with [persistence.ErrInTransaction], and tables that are newer
+// than this library with [persistence.ErrSchema].
+func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// Migrate creates or upgrades the tables; see [Outbox.Migrate].
+func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {
+	return New(db, opts...).Migrate(ctx)
+}
+
+// GormTransactor runs functions in GORM transactions.
+type GormTransactor struct{ persistence.Transactor }
+
+// NewGormTransactor returns the transactor of a database.
+func NewGormTransactor(db *gorm.DB) *GormTransactor {
+	return &GormTransactor{newStore(db, nil)}
+}
+
+// GormOutboxStore is the outbox table.
+type GormOutboxStore struct{ persistence.OutboxStore }
+
+// NewGormOutboxStore returns the outbox table of a database.
+func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
+	return &GormOutboxStore{newStore(db, opts)}
+}
+
+// GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of
+// it.
+type GormOutboxCursorStore struct {
+	persistence.OutboxCursorStore
+	persistence.CursorAdmin
+	persistence.DeadLetterStore
+}
+
+// NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
+func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
+	s := newStore(db, opts)
+	return &GormOutboxCursorStore{s, s, s}
+}
+
+// GormIdempotencyStore is the table of markers.
+type GormIdempotencyStore struct{ persistence.IdempotencyStore }
+
+// NewGormIdempotencyStore returns the table of markers of a database.
+func NewGormIdempotencyStore(db *gorm.DB, opts ...Option) *GormIdempotencyStore {
+	return &GormIdempotencyStore{newStore(db, opts)}
+}
+
+func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
+	c := newConfig(opts)
+	cfg := sqlstore.Config{Naming: c.naming, MaxPayload: c.maxPayload}
+	pool, dialect, err := open(db)
+	if err != nil {
+		cfg.Invalid = err
+		return sqlstore.New(cfg)
+	}
+	cfg.Database = pool.DB
+	cfg.Dialect = dialect
+	cfg.Pool = pool
+	cfg.OneConnection = pool.OneConnection
+	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return begin(ctx, db, pool.DB, dialect) }
+	return sqlstore.New(cfg)
+}
+
+// open finds the pool and the dialect under db.
+func open(db *gorm.DB) (stdsql.Pool, *sqlstore.Dialect, error) {
+	if db == nil {
+		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: the *gorm.DB is nil", persistence.ErrInvalid)
+	}
+	if db.Error != nil {
+		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB carries an error: %w", db.Error)
+	}
+	sqlDB, err := db.DB()
+	if err != nil {
+		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
+	}
+	dialects := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "sqlite": sqlstore.SQLite}
+	dialect, ok := dialects[db.Name()]
+	if !ok {
+		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: no support for the database %q", persistence.ErrInvalid, db.Name())
+	}
+	return stdsql.Pool{DB: sqlDB}, dialect, nil
+}

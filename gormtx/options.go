@@ -1,0 +1,42 @@
+package gormtx
+
+import (
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
+)
+
+// Option configures the stores. All constructors of one outbox take the same
+// options.
+type Option func(*config)
+
+type config struct {
+	naming     schema.Naming
+	maxPayload int
+}
+
+// WithTablePrefix puts a prefix before the name of each table: with "iam_" the
+// outbox is iam_outbox. It is an identifier of up to 32 bytes.
+func WithTablePrefix(prefix string) Option {
+	return func(c *config) { c.naming.Prefix = prefix }
+}
+
+// WithSchema names the PostgreSQL schema that holds the tables, which need not
+// be on the search path. The default is the first schema of the search path.
+// Other databases refuse it with persistence.ErrInvalid.
+func WithSchema(name string) Option {
+	return func(c *config) { c.naming.Schema = name }
+}
+
+// WithMaxPayload sets the greatest payload of an event, in bytes; at least 1.
+// The default is 16 MiB.
+func WithMaxPayload(bytes int) Option {
+	return func(c *config) { c.maxPayload = bytes }
+}
+
+func newConfig(opts []Option) config {
+	c := config{maxPayload: persistence.DefaultMaxPayload}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return c
+}

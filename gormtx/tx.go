@@ -1,0 +1,68 @@
+package gormtx
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/onward-go/outbox/internal/stdsql"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Tx returns the transaction that ctx carries, for repositories and handlers
+// that run inside Atomically. Where ctx carries none, every statement of the
+// value returned fails with [persistence.ErrNoTransaction], so that nothing is
+// written outside of the transaction by mistake.
+//
+// The value is good until Atomically returns. Its Commit and Rollback are
+// refused: Atomically ends the transaction.
+func Tx(ctx context.Context) *gorm.DB {
+	if t, ok := persistence.Innermost(ctx).(*tx); ok {
+		return t.db.WithContext(ctx)
+	}
+	return outside().WithContext(ctx)
+}
+
+// DB returns the transaction that ctx carries if it is one of db's database,
+// and otherwise db, for repositories that work both inside and outside of
+// Atomically.
+func DB(ctx context.Context, db *gorm.DB) *gorm.DB {
+	if sqlDB, err := db.DB(); err == nil {
+		if current, err := persistence.Current(ctx, sqlDB); err == nil {
+			if t, ok := current.(*tx); ok {
+				return t.db.WithContext(ctx)
+			}
+		}
+	}
+	return db.WithContext(ctx)
+}
+
+// WithTx returns a context that carries a transaction which was opened with
+// GORM itself, by db.Transaction or db.Begin. Stores and publishers of the same
+// database take part in it, and Atomically makes savepoints in it.
+//
+// It commits and rolls back where it was opened. Three things follow:
+//
+//   - [persistence.AfterCommit] returns [persistence.ErrCommitNotObserved].
+//   - Statements of the transaction that do not go through [Tx] are not
+//     watched. A database that rolls a transaction back by itself and goes on
+//     in autocommit, as SQLite does after INSERT OR ROLLBACK, is asked before
+//     each Publish.
+//   - Once the transaction has ended, Publish returns
+//     [persistence.ErrNoTransaction].
+//
+// The error is [persistence.ErrInvalid] if db is no transaction.
+func WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
+	pool, dialect, err := open(db)
+	if err != nil {
+		return nil, err
+	}
+	committer, ok := db.Statement.ConnPool.(gorm.TxCommitter)
+	if !ok || committer == nil {
+		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB is no open transaction", persistence.ErrInvalid)
+	}
+	t := &tx{Tx: stdsql.Enlist(db.Statement.ConnPool, dialect)}
+	t.db = session(ctx, db, &connPool{db.Statement.ConnPool, t.Tx, pool.DB})
+	return persistence.Join(ctx, pool.DB, t), nil
+}
