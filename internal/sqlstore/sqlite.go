@@ -23,7 +23,8 @@ var SQLite = &Dialect{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of
 		// commits. Above every cursor, too, in case the clock was set back
-		// after rows were dropped. The clock alone has ties.
+		// after rows were dropped. The clock alone has ties. The substr of an
+		// empty blob is NULL.
 		AppendRecords: `
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
@@ -32,7 +33,7 @@ WITH stamp AS MATERIALIZED (
 )
 INSERT INTO "{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type', r.value ->> 'aggregate_id',
-  r.value ->> 'event_type', substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), stamp.first + r.key
+  r.value ->> 'event_type', coalesce(substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), x''), stamp.first + r.key
 FROM stamp, json_each(?1) AS r ORDER BY r.key`,
 
 		// Everything visible is below the mark, and everything to come above.

@@ -1,0 +1,45 @@
+package outboxtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Backend is an empty outbox in a database of its own, as the suite uses it.
+type Backend struct {
+	Transactor  persistence.Transactor
+	Outbox      persistence.OutboxStore
+	Cursors     persistence.OutboxCursorStore
+	Admin       persistence.CursorAdmin
+	Idempotency persistence.IdempotencyStore
+	DeadLetters persistence.DeadLetterStore
+
+	// Put writes a value of the application's own in the transaction that ctx
+	// carries, and locks it until the transaction ends.
+	Put func(ctx context.Context, key, value string) error
+	// Get reads the committed value, or "".
+	Get func(ctx context.Context, key string) (string, error)
+
+	// EndTransaction makes the server end the transaction that ctx carries by
+	// itself, as it does with the victim of a deadlock. The suite swallows the
+	// error that the statement may return. Nil where there is no such thing.
+	EndTransaction func(ctx context.Context) error
+	// FailCommit makes the commit of the transaction that ctx carries fail.
+	// Nil where there is no such thing.
+	FailCommit func(ctx context.Context) error
+	// Insert writes a row as something else than the library would, with the
+	// stamp that it has, or with none if CreatedTime is zero. It commits. Nil
+	// where nobody else can write.
+	Insert func(ctx context.Context, record persistence.Record) error
+
+	// OneWriter says that a second transaction that writes waits until the
+	// first has ended.
+	OneWriter bool
+	// OneConnection says that the pool has one connection.
+	OneConnection bool
+}
+
+// Open returns a new Backend. Several are open at once.
+type Open func(t testing.TB) Backend

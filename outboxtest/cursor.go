@@ -1,0 +1,174 @@
+package outboxtest
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+func at(micros int, id string) persistence.Cursor {
+	return persistence.Cursor{CreatedTime: stamp(time.Duration(micros) * time.Microsecond), ID: id}
+}
+
+func (s *suite) save(lease persistence.Lease, to persistence.Cursor) {
+	s.Helper()
+	require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: to}))
+}
+
+var cursorRules = []rule{
+	{"a new dispatcher begins at its start, an old one where it was", func(s *suite) {
+		state, err := s.Cursors.Load(s.ctx, "d", at(5, "x"))
+		require.NoError(s, err)
+		require.Equal(s, persistence.State{Lease: persistence.Lease{Dispatcher: "d"}, Cursor: at(5, "x")}, state)
+		state, err = s.Cursors.Load(s.ctx, "d", at(9, "y"))
+		require.NoError(s, err)
+		require.Equal(s, at(5, "x"), state.Cursor)
+		require.True(s, s.load("other").Cursor.IsZero())
+	}},
+	{"the cursor is kept to the microsecond and the byte", func(s *suite) {
+		lease := s.load("d").Lease
+		for _, c := range []persistence.Cursor{at(0, "a"), at(0, "b"), at(1, "A"), at(1, "a"), at(2, "~")} {
+			s.save(lease, c)
+			require.Equal(s, c, s.load("d").Cursor)
+		}
+	}},
+	{"a stale writer never moves the cursor backwards", func(s *suite) {
+		lease := s.load("d").Lease
+		s.save(lease, at(5, "m"))
+		for _, stale := range []persistence.Cursor{at(5, "m"), at(5, "a"), at(5, "M"), at(4, "z"), beginning} {
+			s.save(lease, stale)
+			require.Equal(s, at(5, "m"), s.load("d").Cursor)
+		}
+	}},
+	{"cursors of two dispatchers are apart", func(s *suite) {
+		s.save(s.load("a").Lease, at(1, "x"))
+		s.save(s.load("A").Lease, at(2, "x"))
+		require.Equal(s, at(1, "x"), s.load("a").Cursor)
+		states, err := s.Admin.ListCursors(s.ctx)
+		require.NoError(s, err)
+		require.Len(s, states, 2)
+		require.Equal(s, []string{"A", "a"}, []string{states[0].Lease.Dispatcher, states[1].Lease.Dispatcher})
+		require.Equal(s, at(2, "x"), states[0].Cursor)
+	}},
+	{"failures are counted, and forgotten when the cursor has passed", func(s *suite) {
+		lease := s.load("d").Lease
+		fail := func(event persistence.Cursor, handler string) persistence.Attempt {
+			attempt, err := s.Cursors.RecordFailure(s.ctx, lease, persistence.Failure{
+				Event: event, Handler: handler, Error: "ünlucky", RetryAfter: time.Hour,
+			})
+			require.NoError(s, err)
+			return attempt
+		}
+		first := fail(at(2, "a"), "h")
+		require.Equal(s, 1, first.Attempts)
+		require.Equal(s, "ünlucky", first.LastError)
+		require.Equal(s, at(2, "a"), first.Event)
+		mark, err := s.Outbox.SafeMark(s.ctx)
+		require.NoError(s, err)
+		require.WithinDuration(s, mark.Now.Add(time.Hour), first.NextTime, time.Minute)
+		require.Equal(s, 2, fail(at(2, "a"), "h").Attempts)
+		require.Equal(s, 1, fail(at(2, "a"), "H").Attempts)
+		require.Equal(s, 1, fail(at(3, "a"), "h").Attempts)
+		require.Len(s, s.load("d").Attempts, 3)
+		require.Empty(s, s.load("other").Attempts)
+		s.save(lease, at(2, "a"))
+		left := s.load("d").Attempts
+		require.Len(s, left, 1)
+		require.Equal(s, at(3, "a"), left[0].Event)
+	}},
+	{"a long error is kept whole", func(s *suite) {
+		text := strings.Repeat("é", persistence.MaxErrorBytes/2)
+		attempt, err := s.Cursors.RecordFailure(s.ctx, s.load("d").Lease, persistence.Failure{Event: at(1, "a"), Handler: "h", Error: text})
+		require.NoError(s, err)
+		require.Equal(s, text, attempt.LastError)
+	}},
+	{"sidecar writes take no part in the context's transaction", func(s *suite) {
+		lease := s.load("d").Lease
+		refused := false
+		require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			err := s.Cursors.Save(ctx, lease, persistence.Progress{Cursor: at(5, "x")})
+			if err != nil && (s.OneWriter || s.OneConnection) {
+				require.ErrorIs(s, err, persistence.ErrInTransaction, "it must refuse, not wait")
+				refused = true
+				return errRollback
+			}
+			require.NoError(s, err)
+			_, err = s.Cursors.RecordFailure(ctx, lease, persistence.Failure{Event: at(6, "x"), Handler: "h"})
+			require.NoError(s, err)
+			return errRollback
+		}), errRollback)
+		if refused {
+			require.True(s, s.load("d").Cursor.IsZero())
+			return
+		}
+		require.Equal(s, at(5, "x"), s.load("d").Cursor)
+		require.Len(s, s.load("d").Attempts, 1)
+	}},
+	{"an operator can rewind a cursor and forget a dispatcher", func(s *suite) {
+		lease := s.load("d").Lease
+		s.save(lease, at(5, "x"))
+		_, err := s.Cursors.RecordFailure(s.ctx, lease, persistence.Failure{Event: at(6, "x"), Handler: "h"})
+		require.NoError(s, err)
+		require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(1, "y")))
+		require.Equal(s, at(1, "y"), s.load("d").Cursor)
+		require.ErrorIs(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: at(7, "x")}), persistence.ErrLeaseLost,
+			"whoever was at work must not undo the rewind")
+		require.NoError(s, s.Admin.Forget(s.ctx, "d"))
+		require.True(s, s.load("d").Cursor.IsZero())
+		require.Empty(s, s.load("d").Attempts)
+		require.ErrorIs(s, s.Admin.Rewind(s.ctx, "nobody", beginning), persistence.ErrNotFound)
+		require.ErrorIs(s, s.Admin.Forget(s.ctx, "nobody"), persistence.ErrNotFound)
+	}},
+}
+
+var leaseRules = []rule{
+	{"a lease is held by one owner until it is released", func(s *suite) {
+		_, err := s.Cursors.Acquire(s.ctx, "d", "one", time.Hour)
+		require.ErrorIs(s, err, persistence.ErrNotFound)
+		s.load("d")
+		first, err := s.Cursors.Acquire(s.ctx, "d", "one", time.Hour)
+		require.NoError(s, err)
+		require.Equal(s, "one", first.Owner)
+		require.False(s, first.Unclean)
+		mark, err := s.Outbox.SafeMark(s.ctx)
+		require.NoError(s, err)
+		require.WithinDuration(s, mark.Now.Add(time.Hour), first.ExpiresTime, time.Minute)
+		_, err = s.Cursors.Acquire(s.ctx, "d", "two", time.Hour)
+		require.ErrorIs(s, err, persistence.ErrLeaseHeld)
+		require.ErrorContains(s, err, `"one"`)
+		renewed, err := s.Cursors.Acquire(s.ctx, "d", "one", 2*time.Hour)
+		require.NoError(s, err)
+		require.Equal(s, first.Token, renewed.Token)
+		require.True(s, renewed.ExpiresTime.After(first.ExpiresTime))
+		require.NoError(s, s.Cursors.Release(s.ctx, first))
+		second, err := s.Cursors.Acquire(s.ctx, "d", "two", time.Hour)
+		require.NoError(s, err)
+		require.Greater(s, second.Token, first.Token)
+		require.False(s, second.Unclean)
+	}},
+	{"an expired lease is taken over, and its former owner can write nothing", func(s *suite) {
+		s.load("d")
+		zombie, err := s.Cursors.Acquire(s.ctx, "d", "zombie", 0)
+		require.NoError(s, err)
+		heir, err := s.Cursors.Acquire(s.ctx, "d", "heir", time.Hour)
+		require.NoError(s, err)
+		require.True(s, heir.Unclean)
+		require.ErrorIs(s, s.Cursors.Save(s.ctx, zombie, persistence.Progress{Cursor: at(9, "z")}), persistence.ErrLeaseLost)
+		_, err = s.Cursors.RecordFailure(s.ctx, zombie, persistence.Failure{Event: at(9, "z"), Handler: "h"})
+		require.ErrorIs(s, err, persistence.ErrLeaseLost)
+		require.ErrorIs(s, s.Cursors.Release(s.ctx, zombie), persistence.ErrLeaseLost)
+		require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			return s.Cursors.AddDeadLetter(ctx, zombie, letter("z", "h"))
+		}), persistence.ErrLeaseLost)
+		s.save(heir, at(1, "a"))
+		state := s.load("d")
+		require.Equal(s, at(1, "a"), state.Cursor)
+		require.Empty(s, state.Attempts)
+		require.Equal(s, "heir", state.Lease.Owner)
+		require.Empty(s, s.letters(persistence.DeadLetterQuery{}))
+	}},
+}

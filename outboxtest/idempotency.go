@@ -1,0 +1,132 @@
+package outboxtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+func marker(id, handler string) persistence.Marker {
+	return persistence.Marker{Event: persistence.Cursor{CreatedTime: stamp(0), ID: id}, Handler: handler}
+}
+
+func (s *suite) recordMarkers(markers ...persistence.Marker) []bool {
+	s.Helper()
+	var recorded []bool
+	require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) (err error) {
+		recorded, err = s.Idempotency.Record(ctx, markers...)
+		return err
+	}))
+	return recorded
+}
+
+var idempotencyRules = []rule{
+	{"a marker is recorded once", func(s *suite) {
+		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+		require.Equal(s, []bool{false}, s.recordMarkers(marker("a", "h")))
+		require.Equal(s, []bool{true, false, true}, s.recordMarkers(marker("a", "h2"), marker("a", "h"), marker("b", "h")))
+		applied, err := s.Idempotency.Applied(s.ctx, marker("b", "h"), marker("b", "h2"), marker("a", "h"))
+		require.NoError(s, err)
+		require.Equal(s, []bool{true, false, true}, applied)
+	}},
+	{"markers that differ in case, time or by a blank are different", func(s *suite) {
+		later := marker("a", "h")
+		later.Event.CreatedTime = later.Event.CreatedTime.Add(time.Microsecond)
+		require.Equal(s, []bool{true, true, true, true, true},
+			s.recordMarkers(marker("a", "h"), marker("A", "h"), marker("a", "H"), marker("a", "h "), later))
+	}},
+	{"a marker needs a transaction and goes with it", func(s *suite) {
+		_, err := s.Idempotency.Record(s.ctx, marker("a", "h"))
+		require.ErrorIs(s, err, persistence.ErrNoTransaction)
+		require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			require.NoError(s, err)
+			return errRollback
+		}), errRollback)
+		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+	}},
+	{"a marker that is recorded leaves the transaction usable", func(s *suite) {
+		s.recordMarkers(marker("a", "h"))
+		require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			recorded, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			require.NoError(s, err)
+			require.Equal(s, []bool{false}, recorded)
+			return s.Put(ctx, "k", "v")
+		}))
+		s.wantState("k", "v")
+	}},
+	{"Record and Applied of no markers do nothing", func(s *suite) {
+		require.Empty(s, s.recordMarkers())
+		applied, err := s.Idempotency.Applied(s.ctx)
+		require.NoError(s, err)
+		require.Empty(s, applied)
+	}},
+	{"a racing twin waits: false if the first commits", func(s *suite) { s.race(nil, false) }},
+	{"a racing twin waits: true if the first rolls back", func(s *suite) { s.race(errRollback, true) }},
+	{"a marker that cannot be written is an error, never already applied", func(s *suite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
+			cancel()
+			recorded, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			if err == nil && len(recorded) == 1 && !recorded[0] {
+				s.Error("a marker that nobody wrote is reported as already applied")
+			}
+			return err
+		})
+		require.Error(s, err)
+		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+		if s.EndTransaction == nil {
+			return
+		}
+		require.Error(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			_ = s.EndTransaction(ctx)
+			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			require.ErrorIs(s, err, persistence.ErrNoTransaction)
+			return nil
+		}))
+	}},
+	{"a twin that waits gives up with its context", func(s *suite) {
+		s.needsConcurrency()
+		first := s.begin(func(ctx context.Context) error {
+			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			return err
+		})
+		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+		defer cancel()
+		err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
+			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
+			return err
+		})
+		require.Error(s, err)
+		first.finish(errRollback)
+		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+	}},
+}
+
+// race lets two transactions record one marker, and the first end in the given
+// way while the second has begun.
+func (s *suite) race(end error, want bool) {
+	s.needsConcurrency()
+	first := s.begin(func(ctx context.Context) error {
+		recorded, err := s.Idempotency.Record(ctx, marker("a", "h"))
+		require.Equal(s, []bool{true}, recorded)
+		return err
+	})
+	entered := make(chan struct{})
+	var recorded []bool
+	second := make(chan error, 1)
+	go func() {
+		second <- s.Transactor.Atomically(s.ctx, func(ctx context.Context) (err error) {
+			close(entered)
+			recorded, err = s.Idempotency.Record(ctx, marker("a", "h"))
+			return err
+		})
+	}()
+	<-entered
+	first.finish(end)
+	require.NoError(s, <-second)
+	require.Equal(s, []bool{want}, recorded)
+}

@@ -1,0 +1,52 @@
+package outboxtest
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+var windowRules = []rule{
+	{"ReadWindow returns what is committed without waiting for the mark", func(s *suite) {
+		s.needsConcurrency()
+		open := s.begin(func(ctx context.Context) error { return s.Outbox.Append(ctx, record("open")) })
+		s.commit(record("a"))
+		s.commit(record("b"))
+		got, err := s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{Limit: 10})
+		require.NoError(s, err)
+		require.Equal(s, []string{"a", "b"}, ids(got))
+		frontier := got[1].Cursor()
+		open.finish(nil)
+		s.commit(record("c"))
+		known := map[string]bool{"a": true, "b": true}
+		got, err = s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{
+			Frontier: frontier,
+			Known:    func(c persistence.Cursor) bool { return known[c.ID] },
+			Limit:    10,
+		})
+		require.NoError(s, err)
+		// A store may stamp at commit, so the late row may be the later one.
+		require.ElementsMatch(s, []string{"open", "c"}, ids(got))
+		require.Equal(s, "payload of open", string(got[0].Payload))
+	}},
+	{"ReadWindow bounds what is new by count and bytes, not what is late", func(s *suite) {
+		s.commit(numbered("w", 10)...)
+		all := s.read(beginning)
+		got, err := s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{
+			After:    all[0].Cursor(),
+			Frontier: all[5].Cursor(),
+			Known:    func(c persistence.Cursor) bool { return c == all[2].Cursor() },
+			Limit:    2,
+		})
+		require.NoError(s, err)
+		require.Equal(s, []string{"w-0001", "w-0003", "w-0004", "w-0005", "w-0006", "w-0007"}, ids(got))
+		require.Equal(s, all[3], got[1], "late rows are whole rows")
+
+		size := len(all[0].Payload)
+		got, err = s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{Limit: 10, MaxBytes: 2*size + 1})
+		require.NoError(s, err)
+		require.Equal(s, []string{"w-0000", "w-0001", "w-0002"}, ids(got), "the record that exceeds the bound is returned")
+	}},
+}
