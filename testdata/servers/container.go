@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strconv"
 
 	"github.com/moby/moby/api/types/container"
@@ -33,6 +34,7 @@ type containerized struct {
 	kind      *Kind
 	container *testcontainers.DockerContainer
 	client    client.APIClient
+	owner     *os.File // see ownerLabel
 }
 
 // startContainer starts a new server in a container.
@@ -49,6 +51,11 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	removeOrphans(ctx, d.provider.Client())
+	owner, err := newOwner()
+	if err != nil {
+		return nil, err
+	}
 	spec := kind.engine.container()
 	c, err := testcontainers.Run(ctx, image,
 		testcontainers.WithNoStart(),
@@ -56,7 +63,7 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 		testcontainers.WithEnv(spec.env),
 		testcontainers.WithCmd(spec.cmd...),
 		testcontainers.WithExposedPorts(spec.port),
-		testcontainers.WithLabels(map[string]string{"onward.outbox.test": kind.Name}),
+		testcontainers.WithLabels(map[string]string{ownerLabel: owner.Name()}),
 		testcontainers.WithConfigModifier(func(c *container.Config) {
 			c.StopSignal = strconv.Itoa(int(kind.stopSignal))
 		}),
@@ -65,7 +72,7 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 			h.ShmSize = 256 << 20 // the default is too small for parallel queries
 		}),
 	)
-	b := &containerized{kind: kind, container: c, client: d.provider.Client()}
+	b := &containerized{kind: kind, container: c, client: d.provider.Client(), owner: owner}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("container of %s: %w", image, err), b.remove(ctx))
 	}
@@ -137,8 +144,9 @@ func (c *containerized) kill(ctx context.Context) error {
 }
 
 func (c *containerized) remove(ctx context.Context) error {
-	if c.container == nil {
-		return nil
+	err := testcontainers.TerminateContainer(c.container, testcontainers.StopContext(ctx))
+	if err != nil {
+		return err // the lock stays, for removeOrphans
 	}
-	return testcontainers.TerminateContainer(c.container, testcontainers.StopContext(ctx))
+	return dropOwner(c.owner)
 }

@@ -1,0 +1,65 @@
+package matrix
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/onward-go/outbox/internal/gormtest"
+	"github.com/onward-go/outbox/outboxtest"
+	"github.com/onward-go/outbox/testdata/servers"
+)
+
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// variant is a way to run the suite beside the default one.
+type variant struct {
+	name        string
+	dialector   func(testing.TB) gorm.Dialector
+	naming      gormtest.Naming
+	connections int
+	config      gorm.Config
+}
+
+func variants(s Server) []variant {
+	all := []variant{
+		{name: "default"},
+		{name: "prefix", naming: gormtest.Naming{Prefix: "Iam_"}},
+		{name: "one connection", connections: 1},
+		{name: "prepared", config: gorm.Config{PrepareStmt: true}},
+	}
+	if s.Schemas {
+		all = append(all, variant{name: "schema outside the search path", naming: gormtest.Naming{Schema: "Elsewhere", Prefix: "x_"}})
+	}
+	for name, mode := range s.Modes {
+		all = append(all, variant{name: name, dialector: mode})
+	}
+	return all
+}
+
+func TestConformance(t *testing.T) {
+	for _, server := range Servers {
+		for _, v := range variants(server) {
+			t.Run(server.Name+"/gormtx/"+v.name, func(t *testing.T) {
+				t.Parallel()
+				outboxtest.Run(t, func(t testing.TB) outboxtest.Backend { return v.backend(t, server) })
+			})
+		}
+	}
+}
+
+func (v variant) backend(t testing.TB, server Server) outboxtest.Backend {
+	dialector := server.Gorm
+	if v.dialector != nil {
+		dialector = v.dialector
+	}
+	config := v.config
+	config.Logger = logger.Discard
+	db := Open(t, dialector(t), &config)
+	sqlDB, err := db.DB()
+	require.NoError(t, err)
+	sqlDB.SetMaxOpenConns(v.connections)
+	return gormtest.Backend(t, db, v.naming)
+}

@@ -1,0 +1,79 @@
+package matrix
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlite"
+	"gorm.io/gorm"
+	_ "modernc.org/sqlite" // the cgo-free driver
+
+	"github.com/onward-go/outbox/testdata/servers"
+)
+
+// Server is a kind of database, as the faces connect to it.
+type Server struct {
+	Name string
+	// Gorm returns a way to connect GORM to a new, empty database.
+	Gorm func(t testing.TB) gorm.Dialector
+	// Modes are other ways to connect to it than the driver's default.
+	Modes map[string]func(t testing.TB) gorm.Dialector
+	// Schemas says that it has schemas beside the default one.
+	Schemas bool
+}
+
+// Servers are the databases that the library supports.
+var Servers = []Server{
+	{
+		Name: "sqlite",
+		Gorm: func(t testing.TB) gorm.Dialector {
+			return sqlite.Dialector{
+				DriverName: "sqlite",
+				DSN: "file:" + filepath.Join(t.TempDir(), "outbox.db") +
+					"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=foreign_keys(1)",
+			}
+		},
+	},
+	{
+		Name:    "postgres",
+		Schemas: true,
+		Gorm: func(t testing.TB) gorm.Dialector {
+			return postgres.Open(PostgresDSN(t))
+		},
+		Modes: map[string]func(t testing.TB) gorm.Dialector{
+			"simple protocol": func(t testing.TB) gorm.Dialector {
+				return postgres.New(postgres.Config{DSN: PostgresDSN(t), PreferSimpleProtocol: true})
+			},
+			// How pgx is configured behind a pooler that hands out a server
+			// connection for a transaction at a time.
+			"no prepared statements": func(t testing.TB) gorm.Dialector {
+				config, err := pgx.ParseConfig(PostgresDSN(t))
+				require.NoError(t, err)
+				config.DefaultQueryExecMode = pgx.QueryExecModeExec
+				config.StatementCacheCapacity = 0
+				return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
+			},
+		},
+	},
+}
+
+// PostgresDSN returns the DSN of a new, empty database.
+func PostgresDSN(t testing.TB) string {
+	t.Helper()
+	return servers.CreateDatabase(t, servers.Get(t, servers.Postgres))
+}
+
+// Open connects GORM and closes the pool at the end of the test.
+func Open(t testing.TB, dialector gorm.Dialector, config *gorm.Config) *gorm.DB {
+	t.Helper()
+	db, err := gorm.Open(dialector, config)
+	require.NoError(t, err)
+	sqlDB, err := db.DB()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sqlDB.Close()) })
+	return db
+}
