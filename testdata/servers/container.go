@@ -13,7 +13,6 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/log"
 )
 
 // containerSpec is how a kind of server runs in its image.
@@ -59,7 +58,6 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 	spec := kind.engine.container()
 	c, err := testcontainers.Run(ctx, image,
 		testcontainers.WithNoStart(),
-		testcontainers.WithLogger(log.NewNoopLogger()),
 		testcontainers.WithEnv(spec.env),
 		testcontainers.WithCmd(spec.cmd...),
 		testcontainers.WithExposedPorts(spec.port),

@@ -65,7 +65,9 @@ func findDocker() (d *docker, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
-	provider, err := testcontainers.NewDockerProvider(testcontainers.WithLogger(log.NewNoopLogger()))
+	// What went wrong is in the errors.
+	log.SetDefault(log.NewNoopLogger())
+	provider, err := testcontainers.NewDockerProvider()
 	if err != nil {
 		return nil, err
 	}

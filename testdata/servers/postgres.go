@@ -195,6 +195,8 @@ func (p postgres) command(l *local) (string, []string) {
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "port=" + strconv.Itoa(l.port),
 		"-c", "unix_socket_directories=" + l.dir.path,
+		// In the data directory, which is removed even after a kill.
+		"-c", "dynamic_shared_memory_type=mmap",
 	}, p.settings()...)
 }
 

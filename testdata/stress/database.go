@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/onward-go/outbox/gormtx"
+)
+
+// database is the outbox under stress and the application's tables beside it.
+type database struct {
+	*gorm.DB
+	outbox *gormtx.Outbox
+	prefix string
+}
+
+// dialectors are the servers that the harness can stress.
+var dialectors = map[string]func(dsn string) gorm.Dialector{
+	"postgres": postgres.Open,
+}
+
+func open(config Config, connections int) (*database, error) {
+	dialector, ok := dialectors[config.Server]
+	if !ok {
+		return nil, fmt.Errorf("no stress for server %q", config.Server)
+	}
+	db, err := gorm.Open(dialector(config.DSN), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true})
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	return &database{db, gormtx.New(db, gormtx.WithTablePrefix(config.Prefix)), config.Prefix}, nil
+}
+
+func (d *database) table(name string) string { return d.prefix + name }
+
+// create makes the tables: aggregates with a version each, and effects with a
+// number that rises in the order in which they were applied.
+func (d *database) create(ctx context.Context, aggregates int) error {
+	if err := d.outbox.Migrate(ctx); err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		"CREATE TABLE " + d.table("aggregates") + " (id INTEGER PRIMARY KEY, version INTEGER NOT NULL)",
+		"CREATE TABLE " + d.table("effects") + " (number BIGSERIAL PRIMARY KEY, event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)",
+	} {
+		if err := d.WithContext(ctx).Exec(statement).Error; err != nil {
+			return err
+		}
+	}
+	for id := range aggregates {
+		if err := d.WithContext(ctx).Exec("INSERT INTO "+d.table("aggregates")+" (id, version) VALUES (?, 0)", id).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *database) close() {
+	if pool, err := d.DB.DB(); err == nil {
+		_ = pool.Close() // the process ends, or the server does
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/gormtx"
+)
+
+// maxSleep bounds the random pauses inside a transaction; one in two hundred
+// is twenty times as long.
+const maxSleep = 10 * time.Millisecond
+
+var errRollback = errors.New("roll back")
+
+// startProducers starts the producer processes and returns a function that
+// waits for them. Each commits its share of the events.
+func startProducers(ctx context.Context, config Config) (wait func() error, err error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var group errgroup.Group
+	for range config.Processes {
+		share := config
+		share.Events = (config.Events + config.Processes - 1) / config.Processes
+		share.Producers = config.Producers / config.Processes
+		text, err := json.Marshal(share)
+		if err != nil {
+			return nil, err
+		}
+		child := exec.CommandContext(ctx, executable)
+		child.Env = append(os.Environ(), producerVar+"="+string(text))
+		child.Stderr = os.Stderr
+		if err := child.Start(); err != nil {
+			return nil, fmt.Errorf("start a producer: %w", err)
+		}
+		group.Go(child.Wait)
+	}
+	return group.Wait, nil
+}
+
+// produceFromEnvironment is the life of a producer process.
+func produceFromEnvironment() error {
+	config, err := configFromEnvironment()
+	if err != nil {
+		return err
+	}
+	db, err := open(config, config.Producers)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	var committed atomic.Int64
+	group, ctx := errgroup.WithContext(context.Background())
+	for range config.Producers {
+		group.Go(func() error {
+			p := producer{database: db, publisher: events.NewPublisher(db.outbox), aggregates: config.Aggregates}
+			if control, ok := controls[config.Control]; ok && control.append != nil {
+				p.publisher = events.NewPublisher(controlStore{OutboxStore: db.outbox, db: db, control: control})
+			}
+			for committed.Load() < int64(config.Events) {
+				n, err := p.transaction(ctx)
+				if err != nil {
+					return err
+				}
+				committed.Add(int64(n))
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+type producer struct {
+	*database
+	publisher  *events.Publisher
+	aggregates int
+}
+
+// transaction changes one or two aggregates and publishes each change, with
+// pauses, savepoints and several calls of Publish, and rolls back now and
+// then. It returns how many events it committed.
+func (p producer) transaction(ctx context.Context) (committed int, err error) {
+	err = p.outbox.Atomically(ctx, func(ctx context.Context) error {
+		pause(3)
+		for _, id := range p.pick() {
+			if rand.IntN(5) == 0 { // a savepoint, rolled back or not
+				n := 0
+				err := p.outbox.Atomically(ctx, func(ctx context.Context) (err error) {
+					if n, err = p.change(ctx, id); err == nil && rand.IntN(2) == 0 {
+						err = errRollback
+					}
+					return err
+				})
+				switch {
+				case err == nil:
+					committed += n
+				case !errors.Is(err, errRollback):
+					return err
+				}
+			}
+			for range 1 + rand.IntN(2) {
+				n, err := p.change(ctx, id)
+				if err != nil {
+					return err
+				}
+				committed += n
+			}
+		}
+		pause(2)
+		if rand.IntN(10) == 0 {
+			return errRollback
+		}
+		return nil
+	})
+	if errors.Is(err, errRollback) {
+		return 0, nil
+	}
+	return committed, err
+}
+
+// pick returns one or two aggregates, sorted, so that producers do not
+// deadlock.
+func (p producer) pick() []int {
+	picked := []int{rand.IntN(p.aggregates)}
+	if rand.IntN(4) == 0 {
+		picked = append(picked, rand.IntN(p.aggregates))
+	}
+	slices.Sort(picked)
+	return slices.Compact(picked)
+}
+
+// change raises the aggregate's version, which locks it, and then publishes
+// what it did: one event a version, in one call.
+func (p producer) change(ctx context.Context, id int) (published int, err error) {
+	versions := 1 + rand.IntN(2)
+	var version int
+	tx := gormtx.Tx(ctx)
+	if err := tx.Exec("UPDATE "+p.table("aggregates")+" SET version = version + ? WHERE id = ?", versions, id).Error; err != nil {
+		return 0, err
+	}
+	if err := tx.Raw("SELECT version FROM "+p.table("aggregates")+" WHERE id = ?", id).Scan(&version).Error; err != nil {
+		return 0, err
+	}
+	pause(3)
+	var evts []events.Event
+	for i := range versions {
+		evts = append(evts, events.Event{
+			Type:          eventType,
+			AggregateType: "Aggregate",
+			AggregateID:   strconv.Itoa(id),
+			Payload:       []byte(strconv.Itoa(version - versions + 1 + i)),
+		})
+	}
+	if err := p.publisher.Publish(ctx, evts...); err != nil {
+		return 0, err
+	}
+	pause(3)
+	return versions, nil
+}
+
+const eventType = "stress.Changed"
+
+// pause sleeps once in so many calls.
+func pause(in int) {
+	if rand.IntN(in) != 0 {
+		return
+	}
+	d := rand.N(maxSleep)
+	if rand.IntN(200) == 0 {
+		d *= 20
+	}
+	time.Sleep(d)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Stress makes one run in tables of its own.
+func Stress(ctx context.Context, config Config) (Result, error) {
+	config.Prefix = "s" + strings.ToLower(rand.Text()[:8]) + "_"
+	if _, ok := controls[config.Control]; config.Control != "" && !ok {
+		return Result{}, fmt.Errorf("no control %q", config.Control)
+	}
+	db, err := open(config, 8)
+	if err != nil {
+		return Result{}, err
+	}
+	defer db.close()
+	if err := db.create(ctx, config.Aggregates); err != nil {
+		return Result{}, err
+	}
+	reader := newCursorReader(db.outbox)
+	if control, ok := controls[config.Control]; ok {
+		reader.store = controlStore{OutboxStore: db.outbox, db: db, control: control}
+	}
+	dispatcher, err := newDispatcher(db)
+	if err != nil {
+		return Result{}, err
+	}
+
+	group, ctx := errgroup.WithContext(ctx)
+	wait, err := startProducers(ctx, config)
+	if err != nil {
+		return Result{}, err
+	}
+	var done atomic.Bool // all events are committed
+	group.Go(func() error {
+		defer done.Store(true)
+		return wait()
+	})
+	group.Go(func() error { return untilDrained(&done, func() (int, error) { return reader.read(ctx) }) })
+	if config.Control == "" { // controls are about the reader, which has to be fast
+		group.Go(func() error {
+			return untilDrained(&done, func() (int, error) { return dispatcher.RunOnce(ctx, 500) })
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return Result{}, err
+	}
+	return tally(ctx, config, db, reader)
+}
+
+// untilDrained makes passes until one that began after the last commit finds
+// nothing.
+func untilDrained(done *atomic.Bool, pass func() (int, error)) error {
+	for {
+		last := done.Load()
+		n, err := pass()
+		if err != nil || last && n == 0 {
+			return err
+		}
+	}
+}
