@@ -86,7 +86,7 @@ func (s *Store) tx(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
 	}
-	conn := tx.(Conn)
+	conn := joined{tx.(Conn)}
 	if err := s.checkSchema(ctx, conn); err != nil {
 		return nil, err
 	}

@@ -109,10 +109,3 @@ func (d *Dialect) EndsTransaction(err error) bool {
 	}
 	return false
 }
-
-// foundEnded reports whether an error of this kind means that the transaction
-// had ended, or was aborted, before the statement came.
-func foundEnded(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
-		sqlState(err) == "25P02" // in failed transaction
-}

@@ -28,8 +28,6 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 	}
 	n, err := conn.Exec(ctx, s.sql.AppendRecords, keys, payloads)
 	switch {
-	case err != nil && foundEnded(err):
-		return fmt.Errorf("outbox table %s: append %d events, first %s: %w: it had ended or failed before: %w", s.table, len(records), records[0].ID, persistence.ErrNoTransaction, err)
 	case err != nil:
 		return s.failed(err, "append %d events, first %s", len(records), records[0].ID)
 	case n != int64(len(records)):

@@ -41,3 +41,9 @@ func (s statements) expand(n schema.Naming) statements {
 	}
 	return s
 }
+
+// Text returns a statement by the name of its field, with the names filled in,
+// for tests that look at its plan.
+func (d *Dialect) Text(name string, n schema.Naming) string {
+	return reflect.ValueOf(d.statements.expand(n)).FieldByName(name).String()
+}

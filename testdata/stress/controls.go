@@ -43,10 +43,10 @@ var controls = map[string]control{
 		return found, err
 	}},
 	// Stamp first, lock after. The sleep stands for a process that loses its
-	// processor between the two.
+	// processor between the two; it has to outlast the other producers' locks.
 	"stampbeforelock": {append: func(ctx context.Context, db *database, r persistence.Record) error {
 		return gormtx.Tx(ctx).Exec(db.expand(`
-WITH stamp AS MATERIALIZED (SELECT clock_timestamp() AS at, pg_sleep(random() * 0.02)),
+WITH stamp AS MATERIALIZED (SELECT clock_timestamp() AS at, pg_sleep(CASE WHEN random() < 0.02 THEN 0.5 ELSE 0 END)),
 fence AS MATERIALIZED (SELECT at, pg_advisory_xact_lock_shared(
   ('{prefix}outbox'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint) FROM stamp)
 INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time)
