@@ -18,7 +18,7 @@ import (
 
 // outside returns a *gorm.DB whose every statement fails with ErrNoTransaction.
 var outside = sync.OnceValue(func() *gorm.DB {
-	db, err := gorm.Open(refusing{}, &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(refusing{}, &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 	if err != nil {
 		panic(err) // refusing cannot fail to open
 	}

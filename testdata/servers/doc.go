@@ -8,6 +8,8 @@
 //  3. the server's programs on this machine, run as an unprivileged user, on a
 //     free port of 127.0.0.1, in a directory that is removed afterwards.
 //
+// OUTBOX_TEST_ORIGIN=container or =local leaves one of the last two.
+//
 // A test package shares one server per kind:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }

@@ -159,6 +159,29 @@ func (withoutPrograms) findPrograms() (string, error) {
 	return findPrograms(nil, "onward-no-such-program")
 }
 
+func TestChosenOrigin(t *testing.T) {
+	for _, origin := range []string{FromContainer, FromLocal} {
+		t.Run(origin, func(t *testing.T) {
+			t.Setenv(OriginVar, origin)
+			s, err := StartOwn(t.Context(), Postgres)
+			if errors.Is(err, errUnavailable) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Stop(t.Context()) }()
+			if s.Origin != origin {
+				t.Errorf("got %s", s)
+			}
+		})
+	}
+	t.Setenv(OriginVar, "elsewhere")
+	if s, err := StartOwn(t.Context(), Postgres); err == nil || !strings.Contains(err.Error(), OriginVar) {
+		t.Errorf("got %v, %v", s, err)
+	}
+}
+
 func TestUnknownKind(t *testing.T) {
 	if _, err := Lookup("oracle"); err == nil || !strings.Contains(err.Error(), Postgres.Name) {
 		t.Errorf("Lookup: %v", err)

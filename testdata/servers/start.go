@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// OriginVar names the environment variable that restricts where new servers come
+// from: to FromContainer or FromLocal. Empty, both are tried.
+const OriginVar = "OUTBOX_TEST_ORIGIN"
+
 // environmentTimeout is how long a server named by the environment may take to
 // answer; it may have been started a moment ago.
 const environmentTimeout = 10 * time.Second
@@ -35,6 +39,20 @@ func StartOwn(ctx context.Context, kind *Kind) (*Server, error) {
 	if err := kind.known(); err != nil {
 		return nil, err
 	}
+	switch origin := os.Getenv(OriginVar); origin {
+	case FromContainer:
+		return startContainer(ctx, kind)
+	case FromLocal:
+		return startLocal(ctx, kind)
+	case "":
+		return startAnywhere(ctx, kind)
+	default:
+		return nil, fmt.Errorf("%s=%s: use %s or %s, or unset it", OriginVar, origin, FromContainer, FromLocal)
+	}
+}
+
+// startAnywhere prefers a container to local programs.
+func startAnywhere(ctx context.Context, kind *Kind) (*Server, error) {
 	s, containerErr := startContainer(ctx, kind)
 	if containerErr == nil {
 		return s, nil

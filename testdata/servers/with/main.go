@@ -5,7 +5,7 @@
 // It starts each server once, names it to the command through the environment
 // variable that package servers reads, and stops it when the command has ended.
 // So all packages of a test run share the servers. It exits with the command's
-// code.
+// code; build it to see that code, since "go run" turns all failures into 1.
 package main
 
 import (

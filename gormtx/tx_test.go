@@ -1,0 +1,171 @@
+package gormtx_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/persistence"
+)
+
+var errRollback = errors.New("roll back")
+
+func migrated(t testing.TB, opts ...gormtx.Option) (*gorm.DB, *gormtx.Outbox) {
+	t.Helper()
+	db := openPure(t)
+	outbox := gormtx.New(db, opts...)
+	require.NoError(t, outbox.Migrate(t.Context()))
+	require.NoError(t, db.Exec("CREATE TABLE users (id TEXT PRIMARY KEY, status TEXT NOT NULL)").Error)
+	return db, outbox
+}
+
+func event(id string) events.Event {
+	return events.Event{ID: id, Type: "t", AggregateType: "User", AggregateID: "1"}
+}
+
+func published(t testing.TB, db *gorm.DB) []string {
+	t.Helper()
+	ids := []string{}
+	require.NoError(t, db.Raw("SELECT id FROM outbox ORDER BY created_time, id").Scan(&ids).Error)
+	return ids
+}
+
+type user struct{ ID, Status string }
+
+func TestTxIsTheTransactionOfTheContext(t *testing.T) {
+	db, outbox := migrated(t)
+	ctx := t.Context()
+	require.ErrorIs(t, outbox.Atomically(ctx, func(ctx context.Context) error {
+		require.NoError(t, gormtx.Tx(ctx).Create(&user{"1", "active"}).Error)
+		require.NoError(t, gormtx.DB(ctx, db).Create(&user{"2", "active"}).Error)
+		var n int64
+		require.NoError(t, gormtx.Tx(ctx).Model(&user{}).Count(&n).Error)
+		require.EqualValues(t, 2, n)
+		pool, err := gormtx.Tx(ctx).DB()
+		require.NoError(t, err)
+		want, err := db.DB()
+		require.NoError(t, err)
+		require.Same(t, want, pool)
+		return errRollback
+	}), errRollback)
+	var n int64
+	require.NoError(t, gormtx.DB(ctx, db).Model(&user{}).Count(&n).Error)
+	require.Zero(t, n)
+}
+
+func TestTxOutsideATransactionFailsClosed(t *testing.T) {
+	_, outbox := migrated(t)
+	var leaked context.Context
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error { leaked = ctx; return nil }))
+	for _, ctx := range []context.Context{t.Context(), leaked} {
+		require.ErrorIs(t, gormtx.Tx(ctx).Create(&user{"1", "active"}).Error, persistence.ErrNoTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Exec("DELETE FROM users").Error, persistence.ErrNoTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Model(&user{}).Where("id = ?", "1").Update("status", "x").Error, persistence.ErrNoTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Take(&user{}).Error, persistence.ErrNoTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Transaction(func(*gorm.DB) error { return nil }), persistence.ErrNoTransaction)
+	}
+}
+
+func TestTxCannotBeEndedByHand(t *testing.T) {
+	db, outbox := migrated(t)
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		require.ErrorIs(t, gormtx.Tx(ctx).Commit().Error, persistence.ErrInTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Rollback().Error, persistence.ErrInTransaction)
+		return outbox.Append(ctx, persistence.Record{ID: "a", AggregateType: "a", AggregateID: "1", EventType: "t"})
+	}))
+	require.Equal(t, []string{"a"}, published(t, db))
+}
+
+func TestTransactionsOfGORMNestInAtomically(t *testing.T) {
+	db, outbox := migrated(t)
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		require.ErrorIs(t, gormtx.Tx(ctx).Transaction(func(tx *gorm.DB) error {
+			require.NoError(t, tx.Create(&user{"1", "active"}).Error)
+			return errRollback
+		}), errRollback)
+		return gormtx.Tx(ctx).Transaction(func(tx *gorm.DB) error { return tx.Create(&user{"2", "active"}).Error })
+	}))
+	var users []user
+	require.NoError(t, db.Find(&users).Error)
+	require.Equal(t, []user{{"2", "active"}}, users)
+}
+
+func TestWithTxEnlistsInATransactionOfGORM(t *testing.T) {
+	db, outbox := migrated(t)
+	publisher := events.NewPublisher(outbox)
+	var leaked context.Context
+	work := func(tx *gorm.DB, id string) {
+		ctx, err := gormtx.WithTx(t.Context(), tx)
+		require.NoError(t, err)
+		leaked = ctx
+		require.NoError(t, tx.Create(&user{id, "suspended"}).Error)
+		require.NoError(t, publisher.Publish(ctx, event(id)))
+		require.NoError(t, gormtx.Tx(ctx).Model(&user{}).Where("id = ?", id).Update("status", "seen").Error)
+		require.ErrorIs(t, outbox.Atomically(ctx, func(ctx context.Context) error {
+			require.NoError(t, publisher.Publish(ctx, event(id+"-savepoint")))
+			require.ErrorIs(t, persistence.AfterCommit(ctx, func(context.Context) {}), persistence.ErrCommitNotObserved)
+			return errRollback
+		}), errRollback)
+		require.ErrorIs(t, persistence.AfterCommit(ctx, func(context.Context) {}), persistence.ErrCommitNotObserved)
+	}
+	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { work(tx, "committed"); return nil }))
+	require.ErrorIs(t, publisher.Publish(leaked, event("late")), persistence.ErrNoTransaction)
+	require.ErrorIs(t, db.Transaction(func(tx *gorm.DB) error { work(tx, "rolled-back"); return errRollback }), errRollback)
+	require.ErrorIs(t, publisher.Publish(leaked, event("late")), persistence.ErrNoTransaction)
+	require.Error(t, outbox.Atomically(leaked, func(context.Context) error { t.Error("ran in an ended transaction"); return nil }))
+
+	tx := db.Session(&gorm.Session{PrepareStmt: true}).Begin()
+	work(tx, "prepared")
+	require.NoError(t, tx.Commit().Error)
+	require.Equal(t, []string{"committed", "prepared"}, published(t, db))
+}
+
+func TestWithTxSeesThatSQLiteEndedTheTransaction(t *testing.T) {
+	db, outbox := migrated(t)
+	tx := db.Begin()
+	ctx, err := gormtx.WithTx(t.Context(), tx)
+	require.NoError(t, err)
+	require.Error(t, tx.Exec("INSERT OR ROLLBACK INTO users VALUES (NULL, NULL)").Error)
+	require.ErrorIs(t, events.NewPublisher(outbox).Publish(ctx, event("a")), persistence.ErrNoTransaction)
+	tx.Rollback()
+	require.Empty(t, published(t, db))
+}
+
+func TestWithTxNeedsATransaction(t *testing.T) {
+	db, _ := migrated(t)
+	for name, bad := range map[string]*gorm.DB{"a pool": db, "nil": nil, "failed": {Error: errRollback, Config: db.Config}} {
+		_, err := gormtx.WithTx(t.Context(), bad)
+		require.Error(t, err, name)
+	}
+	_, err := gormtx.WithTx(t.Context(), db)
+	require.ErrorIs(t, err, persistence.ErrInvalid)
+}
+
+// SQLite ends the transaction in the middle of a result that somebody else
+// reads.
+func TestTransactionThatEndsWhileAResultIsRead(t *testing.T) {
+	for name, driver := range drivers {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, driver(t.TempDir()+"/outbox.db"))
+			outbox := gormtx.New(db)
+			require.NoError(t, outbox.Migrate(t.Context()))
+			require.NoError(t, db.Exec("CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL)").Error)
+			require.Error(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+				var ids []string
+				_ = gormtx.Tx(ctx).Raw("INSERT OR ROLLBACK INTO users VALUES ('a'), ('b'), (NULL) RETURNING id").Scan(&ids).Error
+				require.ErrorIs(t, events.NewPublisher(outbox).Publish(ctx, event("a")), persistence.ErrNoTransaction)
+				require.Error(t, gormtx.Tx(ctx).Exec("INSERT INTO users VALUES ('committed by itself')").Error)
+				return nil
+			}))
+			require.Empty(t, published(t, db))
+			var n int64
+			require.NoError(t, db.Table("users").Count(&n).Error)
+			require.Zero(t, n)
+		})
+	}
+}

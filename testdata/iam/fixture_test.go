@@ -1,0 +1,131 @@
+package iam_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/testdata/iam/app"
+	"github.com/onward-go/outbox/testdata/iam/domain"
+)
+
+// wiring is a way to run the example. A new one is one entry of wirings.
+type wiring struct {
+	name string
+	open func(testing.TB) fixture
+	// twoWriters says that two transactions can write at once.
+	twoWriters bool
+}
+
+// wirings are all ways to run the example.
+var wirings = []wiring{
+	{name: "memory", open: openMemory, twoWriters: true},
+	{name: "gorm/sqlite", open: openSQLite},
+	{name: "gorm/postgres", open: openPostgres, twoWriters: true},
+}
+
+// everywhere runs a test on each wiring.
+func everywhere(t *testing.T, test func(t *testing.T, w wiring)) {
+	for _, w := range wirings {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
+
+// outbox is what every outbox of the library is at once.
+type outbox interface {
+	persistence.Transactor
+	persistence.OutboxStore
+	persistence.OutboxCursorStore
+	persistence.CursorAdmin
+	persistence.IdempotencyStore
+}
+
+// fixture is the example in an empty database.
+type fixture struct {
+	ports  app.Ports
+	outbox outbox
+	// table reads the outbox table: its columns, and each row's values as text
+	// by column, in the order of their stamps.
+	table func(testing.TB) (columns []string, rows []map[string]string)
+}
+
+func (f fixture) app() *app.App { return app.New(f.ports) }
+
+// register creates a user with two API keys.
+func (f fixture) register(t testing.TB, userID string) {
+	t.Helper()
+	require.NoError(t, f.app().Register(t.Context(), userID, userID+"-key-1", userID+"-key-2"))
+}
+
+// status returns whether the user is suspended, as others see it.
+func (f fixture) status(t testing.TB, userID string) domain.Status {
+	t.Helper()
+	user, err := f.ports.Users.Find(t.Context(), userID)
+	require.NoError(t, err)
+	return user.Status
+}
+
+// wantKeys asserts how often each of the user's two keys was revoked.
+func (f fixture) wantKeys(t testing.TB, userID string, revocations int) {
+	t.Helper()
+	keys, err := f.ports.APIKeys.OfUser(t.Context(), userID)
+	require.NoError(t, err)
+	var want []domain.APIKey
+	for _, id := range []string{userID + "-key-1", userID + "-key-2"} {
+		want = append(want, domain.APIKey{ID: id, UserID: userID, Revoked: revocations > 0, Revocations: revocations})
+	}
+	require.Equal(t, want, keys)
+}
+
+// wantEvents asserts how many rows the outbox table has.
+func (f fixture) wantEvents(t testing.TB, n int) {
+	t.Helper()
+	_, rows := f.table(t)
+	require.Len(t, rows, n)
+}
+
+// dispatcher returns a dispatcher with the application's handlers.
+func (f fixture) dispatcher(t testing.TB, idempotency persistence.IdempotencyStore) *events.Dispatcher {
+	t.Helper()
+	d := events.NewDispatcher(f.outbox, f.outbox, f.outbox, idempotency)
+	require.NoError(t, f.app().Subscribe(d))
+	return d
+}
+
+// wantPass makes a pass and asserts how many events it settles.
+func wantPass(t testing.TB, d *events.Dispatcher, settled int) {
+	t.Helper()
+	n, err := d.RunOnce(t.Context(), 100)
+	require.NoError(t, err)
+	require.Equal(t, settled, n)
+}
+
+// rewind moves the cursor back to the beginning.
+func (f fixture) rewind(t testing.TB) {
+	t.Helper()
+	require.NoError(t, f.outbox.Rewind(t.Context(), events.DefaultName, persistence.Cursor{}))
+}
+
+// blind knows of no marker beforehand, so that the insert has to find it.
+type blind struct{ persistence.IdempotencyStore }
+
+func (blind) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
+	return make([]bool, len(markers)), nil
+}
+
+// forgetful writes no marker and finds none: the wrong store, for controls.
+type forgetful struct{ blind }
+
+func (forgetful) Record(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
+	recorded := make([]bool, len(markers))
+	for i := range recorded {
+		recorded[i] = true
+	}
+	return recorded, nil
+}
