@@ -117,6 +117,7 @@ func TestEnvironmentMustAnswer(t *testing.T) {
 
 func TestChosenImageIsNotReplaced(t *testing.T) {
 	everyKind(t, func(t *testing.T, kind *Kind) {
+		t.Setenv(OriginVar, "")
 		t.Setenv(kind.ImageVar, "localhost:1/onward/no-such-image:0")
 		s, err := StartOwn(t.Context(), kind)
 		if err == nil {
@@ -138,17 +139,20 @@ func TestNothingFound(t *testing.T) {
 	kinds = append(kinds, missing)
 	defer func() { kinds = kinds[:len(kinds)-1] }()
 
-	_, err := Start(t.Context(), missing)
-	if err == nil {
-		t.Fatal("found")
-	}
-	for _, want := range []string{"apt-get install missing-server", missing.EnvVar} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q: %v", want, err)
+	for _, origin := range []string{"", FromContainer, FromLocal} {
+		t.Setenv(OriginVar, origin)
+		_, err := Start(t.Context(), missing)
+		if err == nil {
+			t.Fatal("found")
 		}
-	}
-	if strings.ContainsAny(err.Error(), "\n\r") {
-		t.Errorf("more than one line: %q", err)
+		for _, want := range []string{"apt-get install missing-server", missing.EnvVar} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: the error does not say %q: %v", origin, want, err)
+			}
+		}
+		if strings.ContainsAny(err.Error(), "\n\r") {
+			t.Errorf("%q: more than one line: %q", origin, err)
+		}
 	}
 }
 

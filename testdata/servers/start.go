@@ -39,41 +39,40 @@ func StartOwn(ctx context.Context, kind *Kind) (*Server, error) {
 	if err := kind.known(); err != nil {
 		return nil, err
 	}
-	switch origin := os.Getenv(OriginVar); origin {
-	case FromContainer:
-		return startContainer(ctx, kind)
-	case FromLocal:
-		return startLocal(ctx, kind)
-	case "":
-		return startAnywhere(ctx, kind)
-	default:
+	origin := os.Getenv(OriginVar)
+	if origin != "" && origin != FromContainer && origin != FromLocal {
 		return nil, fmt.Errorf("%s=%s: use %s or %s, or unset it", OriginVar, origin, FromContainer, FromLocal)
 	}
+	var containerErr, localErr error
+	if origin != FromLocal {
+		var s *Server
+		if s, containerErr = startContainer(ctx, kind); containerErr == nil {
+			return s, nil
+		}
+		// Who names an image wants that one and no other version.
+		if image := os.Getenv(kind.ImageVar); image != "" {
+			return nil, fmt.Errorf("%s=%s: %w", kind.ImageVar, image, containerErr)
+		}
+		if ctx.Err() != nil {
+			return nil, containerErr
+		}
+	}
+	if origin != FromContainer {
+		var s *Server
+		if s, localErr = startLocal(ctx, kind); localErr == nil {
+			return s, nil
+		}
+	}
+	err := errors.Join(localErr, containerErr)
+	if unavailable(localErr) && unavailable(containerErr) {
+		return nil, fmt.Errorf("no %s server: run 'apt-get install %s' or set %s (%s)",
+			kind.Name, kind.Package, kind.EnvVar, oneLine(err))
+	}
+	return nil, err
 }
 
-// startAnywhere prefers a container to local programs.
-func startAnywhere(ctx context.Context, kind *Kind) (*Server, error) {
-	s, containerErr := startContainer(ctx, kind)
-	if containerErr == nil {
-		return s, nil
-	}
-	// Who names an image wants that one and no other version.
-	if image := os.Getenv(kind.ImageVar); image != "" {
-		return nil, fmt.Errorf("%s=%s: %w", kind.ImageVar, image, containerErr)
-	}
-	if ctx.Err() != nil {
-		return nil, containerErr
-	}
-	s, localErr := startLocal(ctx, kind)
-	switch {
-	case localErr == nil:
-		return s, nil
-	case !errors.Is(localErr, errUnavailable):
-		return nil, errors.Join(localErr, containerErr)
-	}
-	return nil, fmt.Errorf("no %s server: run 'apt-get install %s' or set %s (%s)",
-		kind.Name, kind.Package, kind.EnvVar, oneLine(errors.Join(containerErr, localErr)))
-}
+// unavailable reports whether an origin was not tried or is not there.
+func unavailable(err error) bool { return err == nil || errors.Is(err, errUnavailable) }
 
 func fromEnvironment(ctx context.Context, kind *Kind, dsn string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, environmentTimeout)

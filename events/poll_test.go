@@ -1,0 +1,161 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+func publish(t *testing.T, store *memstore.Store, evts ...events.Event) {
+	t.Helper()
+	require.NoError(t, store.Atomically(context.Background(), func(ctx context.Context) error {
+		return events.NewPublisher(store).Publish(ctx, evts...)
+	}))
+}
+
+func event(id string) events.Event {
+	return events.Event{ID: id, Type: "t", AggregateType: "User", AggregateID: "1"}
+}
+
+func TestPollDeliversWithinAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		delivered := make(chan string, 10)
+		d := events.NewDispatcher(store, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", func(_ context.Context, evt events.Event) error {
+			delivered <- evt.ID
+			return nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Poll(ctx, time.Second, 2, nil) }()
+		synctest.Wait()
+		publish(t, store, event("a"), event("b"), event("c"), event("d"), event("e"))
+		synctest.Wait()
+		require.Empty(t, delivered, "the interval has not passed")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, delivered, 5, "a full batch is followed by the next at once")
+		for _, want := range []string{"a", "b", "c", "d", "e"} {
+			require.Equal(t, want, <-delivered)
+		}
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func TestPollReportsErrorsAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		broken := errors.New("broken")
+		failures := 2
+		d := events.NewDispatcher(store, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error {
+			if failures--; failures >= 0 {
+				return broken
+			}
+			return nil
+		}))
+		publish(t, store, event("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var reported []error
+		done := make(chan error)
+		start := time.Now()
+		go func() {
+			done <- d.Poll(ctx, time.Second, 10, func(err error) { reported = append(reported, err) })
+		}()
+		time.Sleep(10 * time.Second)
+		cancel()
+		require.NoError(t, <-done)
+		require.Len(t, reported, 2)
+		require.ErrorIs(t, reported[0], broken)
+		state, err := store.Load(context.Background(), events.DefaultName, persistence.Cursor{})
+		require.NoError(t, err)
+		require.Equal(t, "a", state.Cursor.ID)
+		require.Equal(t, 10*time.Second, time.Since(start))
+	})
+}
+
+func TestPollStopsInTheMiddleOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		publish(t, store, event("a"), event("b"))
+		ctx, cancel := context.WithCancel(t.Context())
+		d := events.NewDispatcher(store, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", func(ctx context.Context, evt events.Event) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		require.NoError(t, d.Poll(ctx, time.Second, 10, func(err error) { t.Error(err) }))
+		state, err := store.Load(context.Background(), events.DefaultName, persistence.Cursor{})
+		require.NoError(t, err)
+		require.True(t, state.Cursor.IsZero())
+		require.Empty(t, state.Attempts, "a cancelled dispatcher spends no attempt")
+	})
+}
+
+func TestPassesOfOneDispatcherRunOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		publish(t, store, event("a"))
+		running, runs := 0, 0
+		d := events.NewDispatcher(store, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error {
+			running++
+			runs++
+			require.Equal(t, 1, running)
+			time.Sleep(time.Second)
+			running--
+			return nil
+		}))
+		results := make(chan int)
+		for range 2 {
+			go func() {
+				n, err := d.RunOnce(t.Context(), 10)
+				require.NoError(t, err)
+				results <- n
+			}()
+		}
+		require.Equal(t, 1, <-results+<-results)
+		require.Equal(t, 1, runs)
+
+		// Waiting for the other pass ends with the context.
+		publish(t, store, event("b"))
+		go func() { _, _ = d.RunOnce(t.Context(), 10) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := d.RunOnce(ctx, 10)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+	})
+}
+
+func TestLogsAreConstantMessagesWithoutPayloads(t *testing.T) {
+	store := memstore.New()
+	var log strings.Builder
+	d := events.NewDispatcher(store, store, store, store, events.WithMaxAttempts(2),
+		events.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return errors.New("broken") }))
+	evt := event("a")
+	evt.Payload = []byte("secret")
+	publish(t, store, evt)
+	for range 2 {
+		_, err := d.RunOnce(t.Context(), 10)
+		require.Error(t, err)
+	}
+	require.Contains(t, log.String(), `level=WARN msg="outbox: handler failed" dispatcher=default event_id=a event_type=t aggregate_type=User aggregate_id=1 handler=h attempts=1 max_attempts=2 error=broken`)
+	require.Contains(t, log.String(), `level=ERROR msg="outbox: event dead-lettered" dispatcher=default event_id=a`)
+	require.NotContains(t, log.String(), "secret")
+}

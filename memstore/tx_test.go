@@ -1,0 +1,107 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+func TestADeadlockEndsOneTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		rows := memstore.NewTable[string, int](store)
+		var firstLocks sync.WaitGroup
+		firstLocks.Add(2)
+		results := make(chan error, 2)
+		for _, order := range [][2]string{{"a", "b"}, {"b", "a"}} {
+			go func() {
+				results <- store.Atomically(t.Context(), func(ctx context.Context) error {
+					if err := rows.Put(ctx, order[0], 1); err != nil {
+						return err
+					}
+					firstLocks.Done()
+					firstLocks.Wait()
+					_ = rows.Put(ctx, order[1], 1) // the victim swallows the error
+					return nil
+				})
+			}()
+		}
+		errs := []error{<-results, <-results}
+		require.ErrorIs(t, errors.Join(errs...), memstore.ErrDeadlock)
+		require.True(t, errs[0] == nil || errs[1] == nil, "one of them commits")
+		require.Len(t, rows.All(t.Context()), 2)
+	})
+}
+
+func TestARowLockedInASavepointIsFreeAfterItsRollback(t *testing.T) {
+	store := memstore.New()
+	rows := memstore.NewTable[string, int](store)
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		require.Error(t, store.Atomically(ctx, func(ctx context.Context) error {
+			require.NoError(t, rows.Put(ctx, "a", 1))
+			return errors.New("roll back")
+		}))
+		_, exists := rows.Get(ctx, "a")
+		require.False(t, exists)
+		return store.Atomically(persistence.Detach(ctx), func(ctx context.Context) error { return rows.Put(ctx, "a", 2) })
+	}))
+	value, _ := rows.Get(t.Context(), "a")
+	require.Equal(t, 2, value)
+}
+
+func TestUpdatesOfARowAreNotLost(t *testing.T) {
+	store := memstore.New()
+	rows := memstore.NewTable[string, int](store)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			err := store.Atomically(t.Context(), func(ctx context.Context) error {
+				return rows.Update(ctx, "n", func(n int, _ bool) (int, error) { return n + 1, nil })
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	n, _ := rows.Get(t.Context(), "n")
+	require.Equal(t, 50, n)
+}
+
+func TestStampsRiseStrictlyInTheOrderOfCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still
+		store := memstore.New()
+		for i := range 100 {
+			require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+				return store.Append(ctx, persistence.Record{ID: fmt.Sprint(100 - i), EventType: "t", AggregateType: "a", AggregateID: "1"})
+			}))
+		}
+		records, err := store.ReadAfter(t.Context(), persistence.Cursor{}, 1000)
+		require.NoError(t, err)
+		for i, r := range records {
+			require.Equal(t, fmt.Sprint(100-i), r.ID)
+		}
+	})
+}
+
+func TestMaxPayload(t *testing.T) {
+	for limit, want := range map[int]bool{0: false, 2: false, 3: true} {
+		store := memstore.New(memstore.WithMaxPayload(limit))
+		err := store.Atomically(t.Context(), func(ctx context.Context) error {
+			return store.Append(ctx, persistence.Record{ID: "a", EventType: "t", AggregateType: "a", AggregateID: "1", Payload: []byte("abc")})
+		})
+		if want {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, persistence.ErrInvalid)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package persistence_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+type key struct{}
+
+func TestDetachHidesTransactionsAndNothingElse(t *testing.T) {
+	one, two := memstore.New(), memstore.New()
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+	require.NoError(t, one.Atomically(ctx, func(ctx context.Context) error {
+		return two.Atomically(ctx, func(ctx context.Context) error {
+			detached := persistence.Detach(ctx)
+			require.Equal(t, "kept", detached.Value(key{}))
+			require.Nil(t, persistence.Innermost(detached))
+			require.NotNil(t, persistence.Innermost(ctx))
+			for _, store := range []*memstore.Store{one, two} {
+				_, err := persistence.Current(detached, store)
+				require.ErrorIs(t, err, persistence.ErrNoTransaction)
+				_, err = persistence.Current(ctx, store)
+				require.NoError(t, err)
+			}
+			require.ErrorIs(t, persistence.AfterCommit(detached, func(context.Context) {}), persistence.ErrNoTransaction)
+			// A transaction of its own, not a savepoint of the outer.
+			require.NoError(t, one.Atomically(detached, func(ctx context.Context) error { return one.Append(ctx, valid("independent")) }))
+			records, err := one.ReadAfter(detached, persistence.Cursor{}, 1)
+			require.NoError(t, err)
+			require.Len(t, records, 1)
+			return nil
+		})
+	}))
+	cancel()
+	require.ErrorIs(t, persistence.Detach(ctx).Err(), context.Canceled)
+}
+
+func TestAfterCommitRunsOnTheInnermostDatabase(t *testing.T) {
+	one, two := memstore.New(), memstore.New()
+	var ran []string
+	hook := func(name string) func(context.Context) { return func(context.Context) { ran = append(ran, name) } }
+	require.Error(t, one.Atomically(t.Context(), func(ctx context.Context) error {
+		require.NoError(t, persistence.AfterCommit(ctx, hook("outer")))
+		require.NoError(t, two.Atomically(ctx, func(ctx context.Context) error {
+			return persistence.AfterCommit(ctx, hook("inner"))
+		}))
+		require.Equal(t, []string{"inner"}, ran)
+		return errors.New("roll back")
+	}))
+	require.Equal(t, []string{"inner"}, ran)
+}
+
+func TestErrorsSayWhatIsWrong(t *testing.T) {
+	one, two := memstore.New(), memstore.New()
+	require.ErrorContains(t, one.Append(t.Context(), valid("a")), "inside Atomically")
+	var leaked context.Context
+	require.NoError(t, two.Atomically(t.Context(), func(ctx context.Context) error {
+		leaked = ctx
+		require.ErrorContains(t, one.Append(ctx, valid("a")), "belongs to another database")
+		return nil
+	}))
+	require.ErrorContains(t, two.Append(leaked, valid("a")), "has ended")
+	require.ErrorContains(t, two.Atomically(t.Context(), func(ctx context.Context) error {
+		require.NoError(t, two.Abort(ctx, memstore.ErrDeadlock))
+		require.ErrorContains(t, two.Append(ctx, valid("a")), "the server has ended it by itself: memstore: deadlock")
+		return nil
+	}), "nothing is committed")
+}
