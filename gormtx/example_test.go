@@ -1,0 +1,107 @@
+package gormtx_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gorm.io/driver/sqlite"
+	"gorm.io/gorm"
+	_ "modernc.org/sqlite"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/gormtx"
+)
+
+// exampleDB opens a database that goes with the returned function.
+func exampleDB() (*gorm.DB, func()) {
+	dir, err := os.MkdirTemp("", "outbox")
+	if err != nil {
+		panic(err)
+	}
+	db, err := gorm.Open(sqlite.Dialector{
+		DriverName: "sqlite",
+		DSN:        "file:" + filepath.Join(dir, "app.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)",
+	}, &gorm.Config{})
+	if err != nil {
+		panic(err)
+	}
+	return db, func() {
+		if pool, err := db.DB(); err == nil {
+			_ = pool.Close()
+		}
+		_ = os.RemoveAll(dir)
+	}
+}
+
+type User struct{ ID, Status string }
+
+type APIKey struct{ ID, UserID, Status string }
+
+// Suspending a user revokes the user's API keys.
+func Example() {
+	ctx := context.Background()
+	db, done := exampleDB()
+	defer done()
+	_ = db.AutoMigrate(&User{}, &APIKey{})
+	db.Create(&User{"u-1", "active"})
+	db.Create(&APIKey{"k-1", "u-1", "live"})
+
+	outbox := gormtx.New(db)
+	if err := outbox.Migrate(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	publisher := events.NewPublisher(outbox)
+	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox)
+	_ = dispatcher.Subscribe("iam.v1.UserSuspended", "revoke-api-keys", func(ctx context.Context, evt events.Event) error {
+		return gormtx.Tx(ctx).Model(&APIKey{}).Where("user_id = ?", evt.AggregateID).Update("status", "revoked").Error
+	})
+
+	err := outbox.Atomically(ctx, func(ctx context.Context) error {
+		if err := gormtx.Tx(ctx).Model(&User{}).Where("id = ?", "u-1").Update("status", "suspended").Error; err != nil {
+			return err
+		}
+		return publisher.Publish(ctx, events.Event{
+			Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: "u-1",
+		})
+	})
+	fmt.Println("suspended:", err)
+
+	var key APIKey
+	db.First(&key)
+	fmt.Println("before dispatch:", key.Status)
+	n, err := dispatcher.RunOnce(ctx, 100)
+	db.First(&key)
+	fmt.Println("after dispatch:", key.Status, n, err)
+	// Output:
+	// suspended: <nil>
+	// before dispatch: live
+	// after dispatch: revoked 1 <nil>
+}
+
+// Publishing in a transaction that was opened with GORM itself.
+func ExampleWithTx() {
+	db, done := exampleDB()
+	defer done()
+	outbox := gormtx.New(db)
+	_ = outbox.Migrate(context.Background())
+	publisher := events.NewPublisher(outbox)
+	err := db.Transaction(func(tx *gorm.DB) error {
+		ctx, err := gormtx.WithTx(context.Background(), tx)
+		if err != nil {
+			return err
+		}
+		return publisher.Publish(ctx, events.Event{Type: "t", AggregateType: "User", AggregateID: "u-1"})
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// Outside of Atomically nothing is written.
+func ExampleTx_outsideATransaction() {
+	err := gormtx.Tx(context.Background()).Create(&User{"u-1", "active"}).Error
+	fmt.Println(err)
+	// Output: gormtx: no transaction: call Tx inside Atomically, with the context that Atomically passes on
+}

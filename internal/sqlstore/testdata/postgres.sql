@@ -1,0 +1,179 @@
+-- AppendRecords
+WITH fence AS MATERIALIZED (
+  SELECT pg_advisory_xact_lock_shared(
+    ('"iam"."app_outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint)
+), stamp AS MATERIALIZED (
+  SELECT clock_timestamp() AS first FROM fence
+)
+INSERT INTO "iam"."app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT r.id, r.account_id, r.aggregate_type, r.aggregate_id, r.event_type,
+  substring($2::bytea FROM r.start + 1 FOR r.size),
+  stamp.first + (r.number - 1) * interval '1 microsecond'
+FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
+    id text, account_id text, aggregate_type text, aggregate_id text, event_type text, start integer, size integer)
+  ) WITH ORDINALITY AS r(id, account_id, aggregate_type, aggregate_id, event_type, start, size, number)
+
+-- SafeMark
+SELECT statement_timestamp(),
+  least(statement_timestamp(), timestamptz 'epoch' + (
+    SELECT min(k.ms)
+    FROM pg_locks l, LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.classid::bigint >> 12 = '"iam"."app_outbox"'::regclass::oid::bigint & 524287
+      AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
+  ) * interval '1 millisecond'),
+  CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END
+
+-- ReadAfter
+SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
+  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
+LEFT JOIN LATERAL (
+  SELECT * FROM "iam"."app_outbox"
+  WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
+  ORDER BY created_time, id LIMIT $4
+) AS e ON true
+
+-- ReadWindow
+SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
+  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
+LEFT JOIN LATERAL (
+  (SELECT id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload, created_time
+   FROM "iam"."app_outbox"
+   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4)
+   ORDER BY created_time, id)
+  UNION ALL
+  (SELECT id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time
+   FROM "iam"."app_outbox"
+   WHERE created_time >= $3 AND (created_time, id) > ($3, $4)
+   ORDER BY created_time, id LIMIT $5)
+) AS e ON true
+
+-- ReadKeys
+SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
+  e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM json_to_recordset($1::json) AS k(micros bigint, id text)
+JOIN "iam"."app_outbox" AS e
+  ON e.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND e.id = k.id
+
+-- CountRows
+SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
+FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
+GROUP BY bucket ORDER BY bucket
+
+-- RecordMarker
+INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler) VALUES ($1, $2, $3)
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+
+-- AppliedMarkers
+SELECT k.number
+FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler text)) WITH ORDINALITY AS k(micros, id, handler, number)
+JOIN "iam"."app_outbox_idempotency" AS m
+  ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler
+
+-- LoadCursor
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
+
+-- ListCursors
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
+
+-- CreateCursor
+INSERT INTO "iam"."app_outbox_cursors" (dispatcher, created_time, event_id) VALUES ($1, $2, $3)
+ON CONFLICT (dispatcher) DO NOTHING
+
+-- AcquireLease
+UPDATE "iam"."app_outbox_cursors" SET
+  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
+  owner = $2,
+  expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
+WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp())
+
+-- ReleaseLease
+UPDATE "iam"."app_outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
+WHERE dispatcher = $1 AND token = $2
+
+-- SaveCursor
+UPDATE "iam"."app_outbox_cursors" SET
+  created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
+  event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
+WHERE dispatcher = $1 AND token = $2
+
+-- RewindCursor
+UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, token = token + 1
+WHERE dispatcher = $1
+
+-- ForgetCursor
+DELETE FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
+
+-- HoldsToken
+SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+
+-- LoadAttempts
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1
+ORDER BY created_time, event_id, handler LIMIT $2
+
+-- LoadAttempt
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "iam"."app_outbox_attempts"
+WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4
+
+-- RecordFailure
+INSERT INTO "iam"."app_outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, 1, $6::text, clock_timestamp() + $7::bigint * interval '1 microsecond'
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
+  attempts = a.attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time
+
+-- SettleAttempts
+DELETE FROM "iam"."app_outbox_attempts"
+WHERE dispatcher = $1 AND (created_time, event_id) <= ($3, $4)
+  AND EXISTS (SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2)
+
+-- ForgetAttempts
+DELETE FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1
+
+-- AddDeadLetter
+INSERT INTO "iam"."app_outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
+  $11::integer, $12::text, $13::text, clock_timestamp()
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+
+-- ListDeadLetters
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, dead_time
+FROM "iam"."app_outbox_dead_letters"
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3)
+  AND (created_time, event_id, handler) > ($4, $5, $6)
+ORDER BY created_time, event_id, handler LIMIT $7
+
+-- SetDeadLetterState
+UPDATE "iam"."app_outbox_dead_letters" SET state = $5
+WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4
+
+-- PurgeDeadLetters
+DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM "iam"."app_outbox_dead_letters"
+  WHERE state IN ('replayed', 'discarded') AND dead_time < $1
+  ORDER BY created_time, event_id, handler LIMIT $2)
+
+-- FindSchema
+SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
+
+-- SchemaVersion
+SELECT coalesce(max(version), 0) FROM "iam"."app_outbox_schema"
+
+-- LockMigrations
+SELECT pg_advisory_xact_lock(hashtext('"iam"."app_outbox_schema"'), 0)
+

@@ -1,0 +1,148 @@
+-- AppendRecords
+WITH stamp AS MATERIALIZED (
+  SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+    1 + coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
+    1 + coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)) AS first
+)
+INSERT INTO "app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type', r.value ->> 'aggregate_id',
+  r.value ->> 'event_type', coalesce(substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), x''), stamp.first + r.key
+FROM stamp, json_each(?1) AS r ORDER BY r.key
+
+-- SafeMark
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+  1 + max(coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
+          coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)), 1
+
+-- ReadAfter
+SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
+FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT ?4
+
+-- ReadWindow
+SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
+  FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+  ORDER BY created_time, id)
+UNION ALL
+SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
+  FROM "app_outbox" WHERE (created_time, id) > (?3, ?4)
+  ORDER BY created_time, id LIMIT ?5)
+
+-- ReadKeys
+SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM json_each(?1) AS k JOIN "app_outbox" AS e
+  ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'
+
+-- CountRows
+SELECT created_time / ?3 * ?3 AS bucket, count(*)
+FROM "app_outbox" WHERE created_time >= ?1 AND created_time < ?2
+GROUP BY bucket ORDER BY bucket
+
+-- RecordMarker
+INSERT INTO "app_outbox_idempotency" (created_time, event_id, handler) VALUES (?1, ?2, ?3)
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+
+-- AppliedMarkers
+SELECT k.key + 1
+FROM json_each(?1) AS k JOIN "app_outbox_idempotency" AS m
+  ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'
+
+-- LoadCursor
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "app_outbox_cursors" WHERE dispatcher = ?1
+
+-- ListCursors
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+FROM "app_outbox_cursors" ORDER BY dispatcher
+
+-- CreateCursor
+INSERT INTO "app_outbox_cursors" (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
+ON CONFLICT (dispatcher) DO NOTHING
+
+-- AcquireLease
+UPDATE "app_outbox_cursors" SET
+  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
+  owner = ?2,
+  expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
+WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+
+-- ReleaseLease
+UPDATE "app_outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
+WHERE dispatcher = ?1 AND token = ?2
+
+-- SaveCursor
+UPDATE "app_outbox_cursors" SET
+  created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
+  event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
+WHERE dispatcher = ?1 AND token = ?2
+
+-- RewindCursor
+UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, token = token + 1
+WHERE dispatcher = ?1
+
+-- ForgetCursor
+DELETE FROM "app_outbox_cursors" WHERE dispatcher = ?1
+
+-- HoldsToken
+SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+
+-- LoadAttempts
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "app_outbox_attempts" WHERE dispatcher = ?1
+ORDER BY created_time, event_id, handler LIMIT ?2
+
+-- LoadAttempt
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "app_outbox_attempts"
+WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
+
+-- RecordFailure
+INSERT INTO "app_outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, ?3, ?4, ?5, 1, ?6, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?7
+FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
+  attempts = attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time
+
+-- SettleAttempts
+DELETE FROM "app_outbox_attempts"
+WHERE dispatcher = ?1 AND (created_time, event_id) <= (?3, ?4)
+  AND EXISTS (SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2)
+
+-- ForgetAttempts
+DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1
+
+-- AddDeadLetter
+INSERT INTO "app_outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+
+-- ListDeadLetters
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, dead_time
+FROM "app_outbox_dead_letters"
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
+  AND (created_time, event_id, handler) > (?4, ?5, ?6)
+ORDER BY created_time, event_id, handler LIMIT ?7
+
+-- SetDeadLetterState
+UPDATE "app_outbox_dead_letters" SET state = ?5
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4
+
+-- PurgeDeadLetters
+DELETE FROM "app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM "app_outbox_dead_letters"
+  WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
+  ORDER BY created_time, event_id, handler LIMIT ?2)
+
+-- FindSchema
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
+
+-- SchemaVersion
+SELECT coalesce(max(version), 0) FROM "app_outbox_schema"
+
+-- LockMigrations
+
+

@@ -1,0 +1,83 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/onward-go/outbox/"
+
+// rooms says what each package may import beside the standard library: rooms
+// below it, and other modules.
+var rooms = map[string][]string{
+	"persistence":       {},
+	"schema":            {"persistence"},
+	"events":            {"persistence"},
+	"memstore":          {"persistence"},
+	"internal/sqlstore": {"persistence", "schema"},
+	"internal/stdsql":   {"internal/sqlstore"},
+	"gormtx":            {"persistence", "schema", "internal/sqlstore", "internal/stdsql", "gorm.io/gorm"},
+	"outboxtest":        {"persistence", "events", "github.com/stretchr/testify"},
+	"internal/gormtest": {"persistence", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
+}
+
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...).Output()
+	require.NoError(t, err)
+	var packages []listed
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		require.NoError(t, err)
+		packages = append(packages, p)
+	}
+}
+
+func standard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestRoomsImportOnlyWhatIsBelowThem(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		room, found := strings.CutPrefix(p.ImportPath, module)
+		if !found {
+			continue // the root, which has no code
+		}
+		allowed, known := rooms[room]
+		require.True(t, known, "package %s has no entry in the table of rooms", room)
+		for _, i := range p.Imports {
+			below := slices.ContainsFunc(allowed, func(a string) bool {
+				return i == module+a || i == a || strings.HasPrefix(i, a+"/")
+			})
+			require.True(t, standard(i) || below, "%s imports %s", room, i)
+		}
+	}
+}
+
+func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
+	for _, room := range []string{"persistence", "events", "memstore"} {
+		for _, dep := range list(t, module + room)[0].Deps {
+			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
+		}
+	}
+}
