@@ -76,7 +76,7 @@ func TestRoomsImportOnlyWhatIsBelowThem(t *testing.T) {
 
 func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
 	for _, room := range []string{"persistence", "events", "memstore"} {
-		for _, dep := range list(t, module + room)[0].Deps {
+		for _, dep := range list(t, module+room)[0].Deps {
 			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
 		}
 	}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/testdata/iam/app"
+)
+
+const (
+	keysPerUser = 2
+	// How often the tables are looked at: always, and when it is about time to
+	// kill.
+	watchInterval = 50 * time.Millisecond
+	aimInterval   = 2 * time.Millisecond
+)
+
+// demo is one run.
+type demo struct {
+	options
+	db         *database
+	app        *app.App
+	screen     *screen
+	dispatcher *process
+	killed     bool // half-way, with work left
+}
+
+func (d *demo) run(ctx context.Context) error {
+	d.screen.print("%d users with %d API keys each, %d producers, %s", d.users, keysPerUser, d.producers, d.db.place.server())
+	if err := d.register(ctx); err != nil {
+		return err
+	}
+	if err := d.perform(ctx); err != nil {
+		return err
+	}
+	t, err := d.db.tally(ctx)
+	if err != nil {
+		return err
+	}
+	d.report(t)
+	if err := t.check(d.options); err != nil {
+		return fmt.Errorf("the tally is wrong: %w", err)
+	}
+	if !d.killed {
+		return errors.New("the kill has missed: the dispatcher had nothing left to do")
+	}
+	return nil
+}
+
+// perform runs producers and dispatcher until everything is delivered.
+func (d *demo) perform(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	produced := make(chan error, 1)
+	go func() { produced <- d.produce(ctx) }()
+	defer func() {
+		cancel()
+		if producerErr := <-produced; err == nil {
+			err = producerErr
+		}
+	}()
+	if d.dispatcher, err = startProcess(d.db.place); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.dispatcher.stop()) }()
+	return d.watch(ctx, produced)
+}
+
+// watch looks at the tables until the producers have ended and all that they
+// committed is delivered. It kills the dispatcher half-way.
+func (d *demo) watch(ctx context.Context, produced chan error) error {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	ending := false
+	var last progress
+	moved := time.Now()
+	for {
+		before := last.Delivered
+		select {
+		case err := <-produced:
+			if err != nil {
+				return err
+			}
+			close(produced) // for perform
+			produced, ending = nil, true
+			continue
+		case <-d.dispatcher.ended:
+			return d.dispatcher.died()
+		case <-ctx.Done():
+			return errors.New("interrupted")
+		case <-ticker.C:
+		}
+		now, err := d.db.progress(ctx)
+		switch {
+		case err != nil:
+			return err
+		case ending && now.waiting() == 0:
+			return nil
+		case now != last:
+			last, moved = now, time.Now()
+		case time.Since(moved) > d.patience:
+			return fmt.Errorf("nothing has moved for %s: %d events are waiting", d.patience, now.waiting())
+		}
+		d.show(now)
+		if d.killed || now.Delivered < d.toSuspend()/2 {
+			continue
+		}
+		ticker.Reset(aimInterval)
+		// In the middle of a pass: some are delivered, others are not.
+		if now.Delivered > before && now.waiting() > 0 {
+			if err := d.killAndRestart(ctx); err != nil {
+				return err
+			}
+			ticker.Reset(watchInterval)
+		}
+	}
+}
+
+// killAndRestart notes whether the kill hit a dispatcher with work left. One
+// that had just finished what there was does not count, and will be killed
+// again.
+func (d *demo) killAndRestart(ctx context.Context) error {
+	pid := d.dispatcher.pid()
+	if err := d.dispatcher.kill(ctx); err != nil {
+		return err
+	}
+	left, err := d.db.progress(ctx)
+	if err != nil {
+		return err
+	}
+	d.killed = left.waiting() > 0
+	next, err := startProcess(d.db.place)
+	if err != nil {
+		return err
+	}
+	d.dispatcher = next
+	d.screen.print("dispatcher %d killed: %d keys revoked, %d events waiting, %d delivered ones to be read again; dispatcher %d started",
+		pid, left.Revoked, left.waiting(), left.Again, next.pid())
+	return nil
+}
+
+func (d *demo) show(p progress) {
+	want := d.toSuspend()
+	d.screen.progress("published %d/%d  delivered %d/%d  keys revoked %d/%d", p.Published, want, p.Delivered, want, p.Revoked, keysPerUser*want)
+}
+
+func (d *demo) report(t tally) {
+	d.screen.print("")
+	for _, line := range []struct {
+		what  string
+		count int
+	}{
+		{"suspended users", t.Suspended},
+		{"events published", t.Published},
+		{"rolled back", t.RolledBack},
+		{"delivered", t.Delivered},
+		{"keys revoked", t.Revoked},
+		{"lost", t.Lost},
+		{"applied twice", t.Twice},
+	} {
+		d.screen.print("%-18s%8d", line.what, line.count)
+	}
+	d.screen.print("demo server=%s published=%d delivered=%d lost=%d twice=%d", d.db.place.server(), t.Published, t.Delivered, t.Lost, t.Twice)
+}
