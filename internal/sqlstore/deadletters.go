@@ -14,9 +14,8 @@ func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, lett
 		return err
 	}
 	r := letter.Record
-	payload := append(make([]byte, 0, len(r.Payload)), r.Payload...) // not nil, which would be NULL
 	n, err := conn.Exec(ctx, s.sql.AddDeadLetter, lease.Dispatcher, lease.Token,
-		s.at(r.CreatedTime), r.ID, letter.Handler, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, payload,
+		s.at(r.CreatedTime), r.ID, letter.Handler, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, notNull(r.Payload),
 		letter.Attempts, letter.LastError, string(letter.State))
 	if err == nil && n == 0 {
 		// The letter exists already, or the token is stale.

@@ -44,6 +44,7 @@ type mark struct {
 // are exported for reflection to reach them.
 type statements struct {
 	// outbox
+	AppendRecord  string // id, account, aggregate type, aggregate id, event type, payload
 	AppendRecords string // records as JSON, payloads
 	SafeMark      string
 	ReadAfter     string // after time, after id, mark, limit

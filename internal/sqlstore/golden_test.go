@@ -55,7 +55,7 @@ func TestTheOutboxIsWriteOnly(t *testing.T) {
 			text := strings.Join(strings.Fields(v.Field(i).String()), " ")
 			for _, write := range []string{`UPDATE "outbox" `, `DELETE FROM "outbox" `, `INSERT INTO "outbox" `, `FOR UPDATE`, `FOR SHARE`} {
 				if strings.Contains(text, write) {
-					require.Equal(t, "AppendRecords", v.Type().Field(i).Name, text)
+					require.Contains(t, []string{"AppendRecord", "AppendRecords"}, v.Type().Field(i).Name, text)
 				}
 			}
 		}

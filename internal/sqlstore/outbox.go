@@ -22,11 +22,7 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 	if len(records) == 0 {
 		return nil
 	}
-	keys, payloads, err := encodeRecords(records)
-	if err != nil {
-		return s.failed(err, "append")
-	}
-	n, err := conn.Exec(ctx, s.sql.AppendRecords, keys, payloads)
+	n, err := s.insert(ctx, conn, records)
 	switch {
 	case err != nil:
 		return s.failed(err, "append %d events, first %s", len(records), records[0].ID)
@@ -34,6 +30,19 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 		return fmt.Errorf("outbox table %s: the server wrote %d of %d events, first %s: roll the transaction back", s.table, n, len(records), records[0].ID)
 	}
 	return nil
+}
+
+// insert is one statement. The usual single record is spared the JSON.
+func (s *Store) insert(ctx context.Context, conn Conn, records []persistence.Record) (int64, error) {
+	if len(records) == 1 {
+		r := records[0]
+		return conn.Exec(ctx, s.sql.AppendRecord, r.ID, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, notNull(r.Payload))
+	}
+	keys, payloads, err := encodeRecords(records)
+	if err != nil {
+		return 0, err
+	}
+	return conn.Exec(ctx, s.sql.AppendRecords, keys, payloads)
 }
 
 // ReadAfter implements persistence.OutboxStore.

@@ -23,8 +23,14 @@ var SQLite = &Dialect{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of
 		// commits. Above every cursor, too, in case the clock was set back
-		// after rows were dropped. The clock alone has ties. The substr of an
-		// empty blob is NULL.
+		// after rows were dropped. The clock alone has ties.
+		AppendRecord: `
+INSERT INTO "{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+  1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
+  1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)))`,
+
+		// The same for many. The substr of an empty blob is NULL.
 		AppendRecords: `
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),

@@ -33,6 +33,14 @@ func (t timestamp) Scan(src any) error {
 	return nil
 }
 
+// notNull returns a slice that drivers do not take for NULL.
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
 // expand fills the names into every statement.
 func (s statements) expand(n schema.Naming) statements {
 	v := reflect.ValueOf(&s).Elem()

@@ -1,3 +1,9 @@
+-- AppendRecord
+INSERT INTO "app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+  1 + coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
+  1 + coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)))
+
 -- AppendRecords
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),

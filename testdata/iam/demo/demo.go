@@ -11,10 +11,10 @@ import (
 
 const (
 	keysPerUser = 2
-	// How often the tables are looked at: always, and when it is about time to
-	// kill.
-	watchInterval = 50 * time.Millisecond
-	aimInterval   = 2 * time.Millisecond
+	// How often to look at the tables, and at the dispatcher's pass when it is
+	// about time to kill.
+	lookInterval = 20 * time.Millisecond
+	aimInterval  = time.Millisecond
 )
 
 // demo is one run.
@@ -70,13 +70,13 @@ func (d *demo) perform(ctx context.Context) (err error) {
 // watch looks at the tables until the producers have ended and all that they
 // committed is delivered. It kills the dispatcher half-way.
 func (d *demo) watch(ctx context.Context, produced chan error) error {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	ending := false
+	look, aim := time.NewTicker(lookInterval), time.NewTicker(aimInterval)
+	defer look.Stop()
+	defer aim.Stop()
+	var aiming <-chan time.Time // nil: not yet, or not any more
 	var last progress
-	moved := time.Now()
+	moved, ending := time.Now(), false
 	for {
-		before := last.Delivered
 		select {
 		case err := <-produced:
 			if err != nil {
@@ -88,8 +88,16 @@ func (d *demo) watch(ctx context.Context, produced chan error) error {
 		case <-d.dispatcher.ended:
 			return d.dispatcher.died()
 		case <-ctx.Done():
-			return errors.New("interrupted")
-		case <-ticker.C:
+			return context.Cause(ctx)
+		case <-aiming:
+			if err := d.killInPass(ctx, ending); err != nil {
+				return err
+			}
+			if d.killed {
+				aiming = nil
+			}
+			continue
+		case <-look.C:
 		}
 		now, err := d.db.progress(ctx)
 		switch {
@@ -103,41 +111,10 @@ func (d *demo) watch(ctx context.Context, produced chan error) error {
 			return fmt.Errorf("nothing has moved for %s: %d events are waiting", d.patience, now.waiting())
 		}
 		d.show(now)
-		if d.killed || now.Delivered < d.toSuspend()/2 {
-			continue
-		}
-		ticker.Reset(aimInterval)
-		// In the middle of a pass: some are delivered, others are not.
-		if now.Delivered > before && now.waiting() > 0 {
-			if err := d.killAndRestart(ctx); err != nil {
-				return err
-			}
-			ticker.Reset(watchInterval)
+		if !d.killed && now.Delivered >= d.toSuspend()/2 {
+			aiming = aim.C
 		}
 	}
-}
-
-// killAndRestart notes whether the kill hit a dispatcher with work left. One
-// that had just finished what there was does not count, and will be killed
-// again.
-func (d *demo) killAndRestart(ctx context.Context) error {
-	pid := d.dispatcher.pid()
-	if err := d.dispatcher.kill(ctx); err != nil {
-		return err
-	}
-	left, err := d.db.progress(ctx)
-	if err != nil {
-		return err
-	}
-	d.killed = left.waiting() > 0
-	next, err := startProcess(d.db.place)
-	if err != nil {
-		return err
-	}
-	d.dispatcher = next
-	d.screen.print("dispatcher %d killed: %d keys revoked, %d events waiting, %d delivered ones to be read again; dispatcher %d started",
-		pid, left.Revoked, left.waiting(), left.Again, next.pid())
-	return nil
 }
 
 func (d *demo) show(p progress) {

@@ -15,10 +15,18 @@ type progress struct {
 	Published int // rows of the outbox
 	Delivered int // markers
 	Revoked   int // API keys
-	Again     int // markers after the saved cursor: their events will be read again
 }
 
 func (p progress) waiting() int { return p.Published - p.Delivered }
+
+// pass is how far the dispatcher is beyond its saved cursor, as the tables say.
+type pass struct {
+	ahead     int // events after the cursor
+	delivered int // of these
+}
+
+// underway reports whether the dispatcher is in the middle of a pass.
+func (p pass) underway() bool { return p.delivered > 0 && p.delivered < p.ahead }
 
 // tally is the result of a run, as the tables say.
 type tally struct {
@@ -30,12 +38,14 @@ type tally struct {
 }
 
 // counts are the queries of the tally. Names in braces are tables.
-var counts = struct{ published, delivered, revoked, again, suspended, active, twice, lostKeys, lostDeliveries, lostEvents string }{
+var counts = struct {
+	published, delivered, revoked, suspended, active, twice string
+	lostKeys, lostDeliveries, lostEvents                    string
+	ahead, deliveredAhead                                   string
+}{
 	published: "SELECT count(*) FROM {outbox}",
 	delivered: "SELECT count(*) FROM {outbox_idempotency} WHERE handler = @handler",
 	revoked:   "SELECT count(*) FROM {api_keys} WHERE revoked",
-	again: `SELECT count(*) FROM {outbox_idempotency} m, {outbox_cursors} c
-		WHERE (m.created_time, m.event_id) > (c.created_time, c.event_id)`,
 	suspended: "SELECT count(*) FROM {users} WHERE status = @suspended",
 	active:    "SELECT count(*) FROM {users} WHERE status = @active",
 	twice:     "SELECT count(*) FROM {api_keys} WHERE revocations > 1",
@@ -49,6 +59,11 @@ var counts = struct{ published, delivered, revoked, again, suspended, active, tw
 	// Suspended users of whom no event tells.
 	lostEvents: `SELECT count(*) FROM {users} WHERE status = @suspended
 		AND id NOT IN (SELECT aggregate_id FROM {outbox} WHERE event_type = @event)`,
+
+	ahead: `SELECT count(*) FROM {outbox_cursors} c, {outbox} o
+		WHERE (o.created_time, o.id) > (c.created_time, c.event_id)`,
+	deliveredAhead: `SELECT count(*) FROM {outbox_cursors} c, {outbox_idempotency} m
+		WHERE (m.created_time, m.event_id) > (c.created_time, c.event_id)`,
 }
 
 // count answers several counts by one statement, so of one moment.
@@ -71,25 +86,33 @@ func (d *database) count(ctx context.Context, queries ...string) ([]int, error) 
 }
 
 func (d *database) progress(ctx context.Context) (progress, error) {
-	n, err := d.count(ctx, counts.published, counts.delivered, counts.revoked, counts.again)
+	n, err := d.count(ctx, counts.published, counts.delivered, counts.revoked)
 	if err != nil {
 		return progress{}, err
 	}
-	return progress{n[0], n[1], n[2], n[3]}, nil
+	return progress{n[0], n[1], n[2]}, nil
+}
+
+func (d *database) pass(ctx context.Context) (pass, error) {
+	n, err := d.count(ctx, counts.ahead, counts.deliveredAhead)
+	if err != nil {
+		return pass{}, err
+	}
+	return pass{n[0], n[1]}, nil
 }
 
 func (d *database) tally(ctx context.Context) (tally, error) {
-	n, err := d.count(ctx, counts.published, counts.delivered, counts.revoked, counts.again, counts.suspended,
-		counts.active, counts.twice, counts.lostKeys, counts.lostDeliveries, counts.lostEvents)
+	n, err := d.count(ctx, counts.published, counts.delivered, counts.revoked, counts.suspended, counts.active,
+		counts.twice, counts.lostKeys, counts.lostDeliveries, counts.lostEvents)
 	if err != nil {
 		return tally{}, err
 	}
 	return tally{
-		progress:   progress{n[0], n[1], n[2], n[3]},
-		Suspended:  n[4],
-		RolledBack: n[5],
-		Twice:      n[6],
-		Lost:       n[7] + n[8] + n[9],
+		progress:   progress{n[0], n[1], n[2]},
+		Suspended:  n[3],
+		RolledBack: n[4],
+		Twice:      n[5],
+		Lost:       n[6] + n[7] + n[8],
 	}, nil
 }
 
