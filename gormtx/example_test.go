@@ -48,37 +48,33 @@ func Example() {
 	db.Create(&User{"u-1", "active"})
 	db.Create(&APIKey{"k-1", "u-1", "live"})
 
-	outbox := gormtx.New(db)
-	if err := outbox.Migrate(ctx); err != nil {
+	const id = "u-1"
+	if err := gormtx.Migrate(ctx, db); err != nil {
 		fmt.Println(err)
 		return
 	}
+
+	outbox := gormtx.New(db)
 	publisher := events.NewPublisher(outbox)
 	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox)
+
 	_ = dispatcher.Subscribe("iam.v1.UserSuspended", "revoke-api-keys", func(ctx context.Context, evt events.Event) error {
 		return gormtx.Tx(ctx).Model(&APIKey{}).Where("user_id = ?", evt.AggregateID).Update("status", "revoked").Error
 	})
 
 	err := outbox.Atomically(ctx, func(ctx context.Context) error {
-		if err := gormtx.Tx(ctx).Model(&User{}).Where("id = ?", "u-1").Update("status", "suspended").Error; err != nil {
+		if err := gormtx.Tx(ctx).Model(&User{}).Where("id = ?", id).Update("status", "suspended").Error; err != nil {
 			return err
 		}
-		return publisher.Publish(ctx, events.Event{
-			Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: "u-1",
-		})
+		return publisher.Publish(ctx, events.Event{Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: id})
 	})
-	fmt.Println("suspended:", err)
+
+	delivered, err2 := dispatcher.RunOnce(ctx, 100) // or: go dispatcher.Poll(ctx, time.Second, 100, logErr)
 
 	var key APIKey
 	db.First(&key)
-	fmt.Println("before dispatch:", key.Status)
-	n, err := dispatcher.RunOnce(ctx, 100)
-	db.First(&key)
-	fmt.Println("after dispatch:", key.Status, n, err)
-	// Output:
-	// suspended: <nil>
-	// before dispatch: live
-	// after dispatch: revoked 1 <nil>
+	fmt.Println(err, err2, delivered, key.Status)
+	// Output: <nil> <nil> 1 revoked
 }
 
 // Publishing in a transaction that was opened with GORM itself.

@@ -1,0 +1,78 @@
+package outbox_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	ruleName = regexp.MustCompile("(?i:rule) `([^`]+)`")
+	link     = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+)
+
+// source returns the text of all Go files whose names end in suffix.
+func source(t *testing.T, suffix string) string {
+	t.Helper()
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, suffix) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all.Write(text)
+		return err
+	}))
+	return all.String()
+}
+
+func TestDocsNameTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("docs/guarantees.md")
+	require.NoError(t, err)
+	// A name may be broken over two lines.
+	guarantees := strings.Join(strings.Fields(string(text)), " ")
+	tests := source(t, "_test.go")
+	names := testName.FindAllStringSubmatch(guarantees, -1)
+	require.NotEmpty(t, names)
+	for _, m := range names {
+		if m[1] == "TestDocs" {
+			continue
+		}
+		require.Contains(t, tests, "func "+m[1]+"(t *testing.T)")
+	}
+	rules := source(t, ".go")
+	names = ruleName.FindAllStringSubmatch(guarantees, -1)
+	require.NotEmpty(t, names)
+	for _, m := range names {
+		require.Contains(t, rules, `{"`+m[1]+`", func(s *suite)`)
+	}
+}
+
+func TestDocsHaveNoDeadLink(t *testing.T) {
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guarantees.md"} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+			require.NoError(t, err, page)
+		}
+	}
+}
+
+// The example in the README is a part of one that is compiled and run.
+func TestDocsShowCodeThatRuns(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(readme), "```go\n")
+	require.True(t, found)
+	block, _, _ = strings.Cut(block, "```")
+	example, err := os.ReadFile("gormtx/example_test.go")
+	require.NoError(t, err)
+	require.Contains(t, strings.ReplaceAll(string(example), "\n\t", "\n"), block)
+}
