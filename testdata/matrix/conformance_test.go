@@ -1,12 +1,16 @@
 package matrix
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/internal/gormtest"
 	"github.com/onward-go/outbox/outboxtest"
 	"github.com/onward-go/outbox/testdata/servers"
@@ -21,6 +25,7 @@ type variant struct {
 	naming      gormtest.Naming
 	connections int
 	config      gorm.Config
+	beside      bool // another outbox in the same database
 }
 
 func variants(s Server) []variant {
@@ -28,6 +33,7 @@ func variants(s Server) []variant {
 		{name: "default"},
 		{name: "prefix", naming: gormtest.Naming{Prefix: "Iam_"}},
 		{name: "one connection", connections: 1},
+		{name: "beside another outbox", beside: true},
 		{name: "prepared", config: gorm.Config{PrepareStmt: true}},
 	}
 	if s.Schemas {
@@ -61,5 +67,22 @@ func (v variant) backend(t testing.TB, server Server) outboxtest.Backend {
 	sqlDB, err := db.DB()
 	require.NoError(t, err)
 	sqlDB.SetMaxOpenConns(v.connections)
+	if v.beside {
+		busyOutbox(t, db)
+	}
 	return gormtest.Backend(t, db, v.naming)
+}
+
+// busyOutbox makes an outbox with events, a cursor, markers and dead letters,
+// none of which may show in another one.
+func busyOutbox(t testing.TB, db *gorm.DB) {
+	outbox := gormtx.New(db, gormtx.WithTablePrefix("busy_"))
+	require.NoError(t, outbox.Migrate(t.Context()))
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		return events.NewPublisher(outbox).Publish(ctx, newEvents(3)...)
+	}))
+	d := events.NewDispatcher(outbox, outbox, outbox, outbox, events.WithMaxAttempts(1))
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return errors.New("broken") }))
+	_, err := d.RunOnce(t.Context(), 2)
+	require.ErrorIs(t, err, events.ErrDeadLettered)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -57,13 +56,11 @@ func (d *database) close() error {
 	return pool.Close()
 }
 
-// discard removes the tables of the run and adds to err what goes wrong.
-func (d *database) discard(err *error) {
+// discard removes the tables of the run.
+func (d *database) discard() error {
+	var err error
 	if d.place.Schema != "" {
-		*err = errors.Join(*err, d.Exec(`DROP SCHEMA IF EXISTS "`+d.place.Schema+`" CASCADE`).Error)
+		err = d.Exec(`DROP SCHEMA IF EXISTS "` + d.place.Schema + `" CASCADE`).Error
 	}
-	*err = errors.Join(*err, d.close())
-	if d.place.Dir != "" {
-		*err = errors.Join(*err, os.RemoveAll(d.place.Dir))
-	}
+	return errors.Join(err, d.close(), d.place.remove())
 }

@@ -53,9 +53,13 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) perform(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	produced := make(chan error, 1)
-	go func() { produced <- d.produce(ctx) }()
+	go func() {
+		produced <- d.produce(ctx)
+		close(produced)
+	}()
 	defer func() {
 		cancel()
+		// Closed if watch has got the producers' error already.
 		if producerErr := <-produced; err == nil {
 			err = producerErr
 		}
@@ -69,7 +73,7 @@ func (d *demo) perform(ctx context.Context) (err error) {
 
 // watch looks at the tables until the producers have ended and all that they
 // committed is delivered. It kills the dispatcher half-way.
-func (d *demo) watch(ctx context.Context, produced chan error) error {
+func (d *demo) watch(ctx context.Context, produced <-chan error) error {
 	look, aim := time.NewTicker(lookInterval), time.NewTicker(aimInterval)
 	defer look.Stop()
 	defer aim.Stop()
@@ -82,7 +86,6 @@ func (d *demo) watch(ctx context.Context, produced chan error) error {
 			if err != nil {
 				return err
 			}
-			close(produced) // for perform
 			produced, ending = nil, true
 			continue
 		case <-d.dispatcher.ended:

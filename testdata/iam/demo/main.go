@@ -35,6 +35,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -42,7 +43,7 @@ func main() {
 	if isDispatcher() {
 		exit(dispatch())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second interrupt does not wait for the cleaning up.
 	context.AfterFunc(ctx, stop)
 	exit(run(ctx, os.Args[1:], os.Stdout))
@@ -75,9 +76,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	db, err := place.open(o.producers + 2)
 	if err != nil {
-		return err
+		return errors.Join(err, place.remove())
 	}
-	defer db.discard(&err)
+	defer func() { err = errors.Join(err, db.discard()) }()
 	if err := db.migrate(ctx); err != nil {
 		return err
 	}

@@ -58,6 +58,12 @@ func (p place) dialector() gorm.Dialector {
 	}
 }
 
+// remove removes the directory. The schema is removed with a connection, see
+// [database.discard].
+func (p place) remove() error {
+	return os.RemoveAll(p.Dir) // nothing, if there is none
+}
+
 // prefix goes before the name of each table.
 func (p place) prefix() string {
 	if p.Schema != "" {

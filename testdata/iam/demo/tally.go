@@ -37,7 +37,8 @@ type tally struct {
 	Twice      int // keys that were revoked more than once
 }
 
-// counts are the queries of the tally. Names in braces are tables.
+// counts are the queries of the tally. Names in braces are tables,
+// those with an @ constants of the example.
 var counts = struct {
 	published, delivered, revoked, suspended, active, twice string
 	lostKeys, lostDeliveries, lostEvents                    string
@@ -68,18 +69,19 @@ var counts = struct {
 
 // count answers several counts by one statement, so of one moment.
 func (d *database) count(ctx context.Context, queries ...string) ([]int, error) {
-	arguments := map[string]any{
-		"handler": app.RevokeKeysHandler, "event": app.UserSuspended,
-		"suspended": domain.Suspended, "active": domain.Active,
-	}
-	statement := "SELECT (" + strings.Join(queries, "), (") + ")"
-	statement = strings.NewReplacer("{", d.place.prefix(), "}", "").Replace(statement)
+	statement := strings.NewReplacer(
+		"{", d.place.prefix(), "}", "",
+		"@handler", "'"+app.RevokeKeysHandler+"'",
+		"@event", "'"+app.UserSuspended+"'",
+		"@suspended", "'"+string(domain.Suspended)+"'",
+		"@active", "'"+string(domain.Active)+"'",
+	).Replace("SELECT (" + strings.Join(queries, "), (") + ")")
 	numbers := make([]int, len(queries))
 	targets := make([]any, len(queries))
 	for i := range numbers {
 		targets[i] = &numbers[i]
 	}
-	if err := d.WithContext(ctx).Raw(statement, arguments).Row().Scan(targets...); err != nil {
+	if err := d.WithContext(ctx).Raw(statement).Row().Scan(targets...); err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
 	return numbers, nil
