@@ -32,7 +32,7 @@ stress: servers ## 200,000 events and more, 16 producers in several processes, a
 	cd testdata && $(GO) run ./servers/with -servers $(SERVERS) -- sh -c '$(GO) run ./stress -events 200000 && $(GO) run ./stress -events 40000 -control all'
 
 servers:
-	@testdata/servers/install.sh $(SERVERS)
+	@testdata/servers/install.sh $(SERVERS) pgbouncer
 
 bin/staticcheck: testdata/go.mod
 	cd testdata && $(GO) build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

@@ -57,6 +57,11 @@ var Servers = []Server{
 				config.StatementCacheCapacity = 0
 				return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
 			},
+			// A prepared statement would be missing on the next server
+			// connection, so pgx may not keep any.
+			"transaction pooler": func(t testing.TB) gorm.Dialector {
+				return postgres.Open(servers.PgBouncer(t, PostgresDSN(t)) + "&default_query_exec_mode=exec")
+			},
 		},
 	},
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the test servers can start on this machine:
 #
-#	install.sh postgres ...
+#	install.sh postgres pgbouncer ...
 #
 # A server that the environment names, that has its programs here, or for which
 # Docker has an image or can pull one, is left as it is. Otherwise the Debian
@@ -86,6 +86,45 @@ remove_drop() {
 	done
 }
 
+has_pgbouncer() {
+	command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]
+}
+
+# The package starts a service on port 6432, unless this file says otherwise
+# while it is being installed. A file that is already there stays and decides;
+# what it lets start is stopped. In both cases the service is not started at
+# boot either.
+policy=/usr/sbin/policy-rc.d
+mark="Temporary, from the installation of a test's pgbouncer."
+
+install_pgbouncer() {
+	trap remove_policy EXIT
+	trap 'exit 1' HUP INT TERM
+	# "set -C" creates the file or fails.
+	if as_root sh -c 'set -C; cat >"$1"' sh "$policy" 2>/dev/null <<-END; then
+		#!/bin/sh
+		# $mark
+		case " \$* " in
+		*" pgbouncer "* | *" pgbouncer."*) exit 101 ;;
+		esac
+		exit 0
+	END
+		as_root chmod 755 "$policy" || return 1
+		apt_install pgbouncer || return 1
+	else
+		apt_install pgbouncer || return 1
+		as_root service pgbouncer stop >/dev/null 2>&1 || true
+	fi
+	as_root update-rc.d pgbouncer disable >&2
+}
+
+# Only the file that bears the mark is ours, whenever an interrupt comes.
+remove_policy() {
+	if grep -qF "$mark" "$policy" 2>/dev/null; then
+		as_root rm -f "$policy"
+	fi
+}
+
 # ensure NAME PACKAGE DSN CHOSEN PUBLIC LOCAL
 ensure() {
 	name=$1 package=$2 dsn=$3
@@ -93,8 +132,14 @@ ensure() {
 	if [ -n "$dsn" ] || "has_$name" || has_image "$@"; then
 		return 0
 	fi
+	install "$name" "$package" ", or name a server in the environment"
+}
+
+# install NAME PACKAGE ALTERNATIVE
+install() {
+	name=$1 package=$2
 	if ! can_install; then
-		say "no $name server: run 'apt-get install $package' as root, or name a server in the environment"
+		say "no $name: run 'apt-get install $package' as root$3"
 		return 1
 	fi
 	say "installing $package"
@@ -106,7 +151,7 @@ ensure() {
 }
 
 [ $# -gt 0 ] || {
-	say "usage: install.sh postgres ..."
+	say "usage: install.sh postgres pgbouncer ..."
 	exit 2
 }
 failed=0
@@ -116,6 +161,10 @@ for server in "$@"; do
 		ensure postgres postgresql "${OUTBOX_TEST_POSTGRES_DSN:-}" \
 			"${OUTBOX_TEST_POSTGRES_IMAGE:-}" postgres:18 onward-test-postgres:18 ||
 			failed=1
+		;;
+	pgbouncer)
+		# A pooler in front of any of those servers; it always runs locally.
+		has_pgbouncer || install pgbouncer pgbouncer "" || failed=1
 		;;
 	*)
 		say "unknown server: $server"
