@@ -12,6 +12,13 @@
 // [Tx], or with [DB] where they also work outside of one. [WithTx] enlists in
 // a transaction that was opened with GORM itself.
 //
+// # PostgreSQL
+//
+// All modes of GORM's driver serve. Behind a pooler that hands out a server
+// connection for one transaction at a time, such as PgBouncer's, the driver may
+// not keep prepared statements: add default_query_exec_mode=exec to the DSN.
+// The dispatcher has to be connected to the primary.
+//
 // # SQLite
 //
 // Both drivers serve: gorm.io/driver/sqlite as it is, which needs cgo, and with
