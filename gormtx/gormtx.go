@@ -105,6 +105,9 @@ func open(db *gorm.DB) (stdsql.Pool, *sqlstore.Dialect, error) {
 	if db == nil {
 		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: the *gorm.DB is nil", persistence.ErrInvalid)
 	}
+	if db.Config == nil {
+		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: the *gorm.DB was not opened", persistence.ErrInvalid)
+	}
 	if db.Error != nil {
 		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB carries an error: %w", db.Error)
 	}

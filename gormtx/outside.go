@@ -25,6 +25,9 @@ var outside = sync.OnceValue(func() *gorm.DB {
 	return db
 })
 
+// refusingPool returns a pool whose every statement fails likewise.
+var refusingPool = sync.OnceValue(func() *sql.DB { return sql.OpenDB(refusing{}) })
+
 // refusing is a dialector, and the driver under it, that connects to nothing.
 type refusing struct{}
 
@@ -40,7 +43,7 @@ func (refusing) DataTypeOf(*schema.Field) string       { return "" }
 func (refusing) Explain(query string, _ ...any) string { return query }
 
 func (r refusing) Initialize(db *gorm.DB) error {
-	db.ConnPool = sql.OpenDB(r)
+	db.ConnPool = refusingPool()
 	callbacks.RegisterDefaultCallbacks(db, &callbacks.Config{})
 	return nil
 }

@@ -25,88 +25,87 @@ func begin(ctx context.Context, db *gorm.DB, pool *sql.DB, dialect *sqlstore.Dia
 	if err != nil {
 		return nil, err
 	}
-	statements := t.Statements().(gorm.ConnPool)
+	var statements gorm.Tx = t.SQLTx()
 	// A user who turned on GORM's prepared statements has them here, too.
-	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok && t.SQLTx() != nil {
+	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		statements = &gorm.PreparedStmtTX{Tx: t.SQLTx(), PreparedStmtDB: prepared}
 	}
 	return &tx{Tx: t, db: session(ctx, db, &connPool{statements, t, pool})}, nil
 }
 
 // session returns a *gorm.DB like db, without its conditions, whose statements
-// run through pool.
-func session(ctx context.Context, db *gorm.DB, pool gorm.ConnPool) *gorm.DB {
+// run through pool, also in sessions that are made of it.
+func session(ctx context.Context, db *gorm.DB, pool *connPool) *gorm.DB {
 	s := db.Session(&gorm.Session{NewDB: true, Context: ctx})
 	s.Statement.ConnPool = pool
 	return s
 }
 
 // connPool is what GORM takes for the transaction: it passes statements on and
-// lets the transaction watch their errors.
+// lets the transaction watch their errors. It is a gorm.Tx, so that GORM nests
+// by savepoint and prepares statements inside.
 type connPool struct {
-	gorm.ConnPool
+	gorm.Tx
 	watch *stdsql.Tx
 	pool  *sql.DB
 }
 
 var (
-	_ gorm.TxCommitter    = (*connPool)(nil) // so that GORM nests by savepoint
+	_ gorm.Tx             = (*connPool)(nil)
 	_ gorm.GetDBConnector = (*connPool)(nil)
 )
 
+// refuse returns why a statement must not run: the transaction has ended, or
+// the statement would end it.
+func (p *connPool) refuse(query string) error {
+	if sqlstore.EndsByStatement(query) {
+		return fmt.Errorf("gormtx: %q: %w: Atomically ends the transaction, or whoever opened it", query, persistence.ErrInTransaction)
+	}
+	return p.watch.Err()
+}
+
 func (p *connPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := p.watch.Err(); err != nil {
+	if err := p.refuse(query); err != nil {
 		return nil, err
 	}
-	stmt, err := p.ConnPool.PrepareContext(ctx, query)
+	stmt, err := p.Tx.PrepareContext(ctx, query)
 	p.watch.Watch(err)
-	p.watch.Suspect() // its executions are not seen here
 	return stmt, err
 }
 
 func (p *connPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := p.watch.Err(); err != nil {
+	if err := p.refuse(query); err != nil {
 		return nil, err
 	}
-	result, err := p.ConnPool.ExecContext(ctx, query, args...)
+	result, err := p.Tx.ExecContext(ctx, query, args...)
 	p.watch.Watch(err)
 	return result, err
 }
 
 func (p *connPool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := p.watch.Err(); err != nil {
+	if err := p.refuse(query); err != nil {
 		return nil, err
 	}
-	rows, err := p.ConnPool.QueryContext(ctx, query, args...)
+	rows, err := p.Tx.QueryContext(ctx, query, args...)
 	p.watch.Watch(err)
-	p.watch.Suspect()
 	return rows, err
 }
 
-// QueryRowContext cannot return an error of its own, so on a transaction that
-// has ended it runs with a context that is cancelled with the cause.
 func (p *connPool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := p.watch.Err(); err != nil {
-		ended, cancel := context.WithCancelCause(ctx)
-		cancel(err)
-		return p.ConnPool.QueryRowContext(ended, query, args...)
+	if err := p.refuse(query); err != nil {
+		return refusingPool().QueryRowContext(ctx, query) // a Row can only carry the error of a query
 	}
-	row := p.ConnPool.QueryRowContext(ctx, query, args...)
+	row := p.Tx.QueryRowContext(ctx, query, args...)
 	p.watch.Watch(row.Err())
-	p.watch.Suspect()
 	return row
 }
 
 // Commit refuses: a commit in the middle of Atomically would leave the rest
 // without a transaction.
-func (p *connPool) Commit() error {
-	return fmt.Errorf("gormtx: commit: %w: Atomically ends the transaction, or whoever opened it", persistence.ErrInTransaction)
-}
+func (p *connPool) Commit() error { return p.refuse("COMMIT") }
 
 // Rollback refuses, for the same reason.
-func (p *connPool) Rollback() error {
-	return fmt.Errorf("gormtx: rollback: %w: return an error to Atomically, or roll back where it was opened", persistence.ErrInTransaction)
-}
+func (p *connPool) Rollback() error { return p.refuse("ROLLBACK") }
 
 // GetDBConn lets db.DB() find the pool.
 func (p *connPool) GetDBConn() (*sql.DB, error) { return p.pool, nil }

@@ -58,11 +58,14 @@ func WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	committer, ok := db.Statement.ConnPool.(gorm.TxCommitter)
-	if !ok || committer == nil {
+	if db.Statement == nil {
+		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB has no statement", persistence.ErrInvalid)
+	}
+	opened, ok := db.Statement.ConnPool.(gorm.Tx)
+	if !ok {
 		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB is no open transaction", persistence.ErrInvalid)
 	}
-	t := &tx{Tx: stdsql.Enlist(db.Statement.ConnPool, dialect)}
-	t.db = session(ctx, db, &connPool{db.Statement.ConnPool, t.Tx, pool.DB})
+	t := &tx{Tx: stdsql.Enlist(opened, dialect)}
+	t.db = session(ctx, db, &connPool{opened, t.Tx, pool.DB})
 	return persistence.Join(ctx, pool.DB, t), nil
 }

@@ -11,21 +11,26 @@ import (
 // their registration, on the goroutine that called Atomically, with its
 // context: without a transaction, possibly cancelled.
 //
-// A rollback forgets the hook, that of a savepoint the hooks registered since.
-// It returns [ErrNoTransaction] without a live transaction, and
-// [ErrCommitNotObserved] in one that was begun elsewhere ([Join]).
+// A rollback forgets the hook, that of a savepoint the hooks registered since;
+// savepoints that Atomically did not make are not seen. If a hook panics, the
+// others still run, and Atomically panics, though the transaction has
+// committed.
+//
+// It returns [ErrInvalid] for a nil fn, [ErrNoTransaction] without a live
+// transaction, and [ErrCommitNotObserved] in one that was begun elsewhere ([Join]).
 func AfterCommit(ctx context.Context, fn func(ctx context.Context)) error {
-	s, ok := ctx.Value(innermostKey{}).(*scope)
-	switch {
-	case !ok || !s.live():
-		return fmt.Errorf("after commit: %w", ErrNoTransaction)
-	case s.tx.Err() != nil:
-		return fmt.Errorf("after commit: %w: the server has ended it by itself: %w", ErrNoTransaction, s.tx.Err())
+	if fn == nil {
+		return fmt.Errorf("after commit: %w: the function is nil", ErrInvalid)
 	}
-	for root := s; root != nil; root = root.parent {
-		if root.joined {
-			return fmt.Errorf("after commit: %w", ErrCommitNotObserved)
-		}
+	s, ok := ctx.Value(innermostKey{}).(*scope)
+	if !ok || !s.live() {
+		return fmt.Errorf("after commit: %w", ErrNoTransaction)
+	}
+	if err := s.err(); err != nil {
+		return fmt.Errorf("after commit: %w: it cannot commit any more: %w", ErrNoTransaction, err)
+	}
+	if s.root().joined {
+		return fmt.Errorf("after commit: %w", ErrCommitNotObserved)
 	}
 	s.hooks.add(fn)
 	return nil
@@ -60,7 +65,16 @@ func (h *hooks) run(ctx context.Context) {
 	h.mu.Lock()
 	fns := h.fns
 	h.mu.Unlock()
-	for _, fn := range fns {
-		fn(ctx)
+	for i, fn := range fns {
+		func() {
+			defer func() {
+				if v := recover(); v != nil {
+					rest := hooks{fns: fns[i+1:]}
+					rest.run(ctx)
+					panic(v)
+				}
+			}()
+			fn(ctx)
+		}()
 	}
 }

@@ -15,8 +15,31 @@ type scope struct {
 	parent     *scope // nil for the transaction itself
 	joined     bool   // begun elsewhere
 	ended      atomic.Bool
-	savepoints *atomic.Int64
+	savepoints atomic.Int64          // of the transaction itself
+	broken     atomic.Pointer[error] // of the transaction itself
 	hooks      hooks
+}
+
+// root returns the scope of the transaction itself.
+func (s *scope) root() *scope {
+	for s.parent != nil {
+		s = s.parent
+	}
+	return s
+}
+
+// breakOff makes sure that the transaction cannot commit: a savepoint could not
+// be taken back, so it holds writes that it must not.
+func (s *scope) breakOff(cause error) {
+	s.root().broken.CompareAndSwap(nil, &cause)
+}
+
+// err returns why the transaction cannot commit any more, or nil.
+func (s *scope) err() error {
+	if cause := s.root().broken.Load(); cause != nil {
+		return *cause
+	}
+	return s.tx.Err()
 }
 
 func (s *scope) live() bool {
@@ -59,11 +82,29 @@ func Current(ctx context.Context, database any) (Tx, error) {
 	if !s.live() {
 		return nil, fmt.Errorf("%w: the one in the context has ended", ErrNoTransaction)
 	}
-	if err := s.tx.Err(); err != nil {
-		return nil, fmt.Errorf("%w: the server has ended it by itself: %w", ErrNoTransaction, err)
+	if err := s.err(); err != nil {
+		return nil, fmt.Errorf("%w: the one in the context cannot commit any more: %w", ErrNoTransaction, err)
 	}
 	return s.tx, nil
 }
+
+// Holds reports whether ctx stems from a transaction of database that is still
+// open: the context of Atomically's function itself, or that of a savepoint,
+// even one that has ended. Whoever waits there for another connection may wait
+// for ever.
+func Holds(ctx context.Context, database any) bool {
+	s, _ := ctx.Value(scopeKey{database}).(*scope)
+	return s.open()
+}
+
+// InTransaction reports whether ctx stems from an open transaction of any
+// database; see [Holds].
+func InTransaction(ctx context.Context) bool {
+	s, _ := ctx.Value(innermostKey{}).(*scope)
+	return s.open()
+}
+
+func (s *scope) open() bool { return s != nil && !s.root().ended.Load() }
 
 // Innermost returns the handle of the innermost live transaction in ctx, of
 // whatever database, or nil.
@@ -81,7 +122,7 @@ func Innermost(ctx context.Context) Tx {
 // Nobody tells the context when such a transaction ends: Err of tx, or the
 // server, has to.
 func Join(ctx context.Context, database any, tx Tx) context.Context {
-	return withScope(ctx, &scope{database: database, tx: tx, joined: true, savepoints: new(atomic.Int64)})
+	return withScope(ctx, &scope{database: database, tx: tx, joined: true})
 }
 
 // Detach returns a context with the values, deadline and cancellation of ctx,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 )
 
 // Tx is a backend's handle on one open transaction. It is what an author of a
@@ -41,11 +40,17 @@ type Tx interface {
 // Begin opens a transaction; it is not called when ctx already carries a live
 // one of the same database, where a savepoint takes its place.
 func Atomically(ctx context.Context, database any, begin func(context.Context) (Tx, error), fn func(context.Context) error) error {
+	if fn == nil {
+		return fmt.Errorf("atomically: %w: the function is nil", ErrInvalid)
+	}
 	if outer := liveScope(ctx, database); outer != nil {
-		if err := outer.tx.Err(); err != nil {
-			return fmt.Errorf("%w: it was ended by the server: %w", ErrNoTransaction, err)
+		if err := outer.err(); err != nil {
+			return fmt.Errorf("%w: it cannot commit any more: %w", ErrNoTransaction, err)
 		}
 		return nested(ctx, outer, fn)
+	}
+	if Holds(ctx, database) {
+		return fmt.Errorf("%w: the savepoint in the context has ended, though its transaction is open", ErrNoTransaction)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("begin transaction: %w", context.Cause(ctx))
@@ -54,7 +59,7 @@ func Atomically(ctx context.Context, database any, begin func(context.Context) (
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
-	s := &scope{database: database, tx: tx, savepoints: new(atomic.Int64)}
+	s := &scope{database: database, tx: tx}
 	if err := s.run(ctx, fn, tx.Rollback); err != nil {
 		return err
 	}
@@ -69,22 +74,28 @@ func Atomically(ctx context.Context, database any, begin func(context.Context) (
 }
 
 func nested(ctx context.Context, outer *scope, fn func(context.Context) error) error {
-	name := fmt.Sprintf("outbox_%d", outer.savepoints.Add(1))
+	name := fmt.Sprintf("outbox_%d", outer.root().savepoints.Add(1))
 	if err := outer.tx.Savepoint(ctx, name); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
-	s := &scope{database: outer.database, tx: outer.tx, parent: outer, savepoints: outer.savepoints}
+	s := &scope{database: outer.database, tx: outer.tx, parent: outer}
 	rollback := func(ctx context.Context) error {
 		if s.tx.Err() != nil {
 			return nil // the savepoint went with its transaction
 		}
-		return s.tx.RollbackTo(ctx, name)
+		err := s.tx.RollbackTo(ctx, name)
+		if err != nil {
+			s.breakOff(fmt.Errorf("a savepoint could not be rolled back: %w", err))
+		}
+		return err
 	}
 	if err := s.run(ctx, fn, rollback); err != nil {
 		return err
 	}
-	if err := s.tx.Release(ctx, name); err != nil {
-		return fmt.Errorf("release savepoint: %w", err)
+	if err := s.tx.Release(context.WithoutCancel(ctx), name); err != nil {
+		err = fmt.Errorf("release savepoint: %w", err)
+		s.breakOff(err)
+		return err
 	}
 	outer.hooks.take(&s.hooks)
 	return nil
@@ -109,8 +120,8 @@ func (s *scope) run(ctx context.Context, fn func(context.Context) error, rollbac
 	if err != nil {
 		return err
 	}
-	if cause := s.tx.Err(); cause != nil {
-		return fmt.Errorf("nothing is committed, the server has ended the transaction by itself: %w", cause)
+	if cause := s.err(); cause != nil {
+		return fmt.Errorf("nothing is committed, the transaction was ended before: %w", cause)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("nothing is committed: %w", context.Cause(ctx))

@@ -106,7 +106,7 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 	if s.cfg.Invalid != nil {
 		return nil, s.cfg.Invalid
 	}
-	if _, err := persistence.Current(ctx, s.cfg.Database); err == nil {
+	if persistence.Holds(ctx, s.cfg.Database) {
 		if s.cfg.OneConnection() {
 			return nil, fmt.Errorf("outbox table %s: %w, which holds the pool's only connection: call it after the transaction, or give the pool a second connection", s.table, persistence.ErrInTransaction)
 		}

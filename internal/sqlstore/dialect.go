@@ -21,13 +21,15 @@ type Dialect struct {
 	encodeTime func(time.Time) any
 	// safeMark reads the fence.
 	safeMark func(ctx context.Context, conn Conn, s *statements) (mark, error)
-	// BeginImmediate is the statement that begins a transaction where the
-	// driver's own would take its locks too late, or "".
-	BeginImmediate string
+	// Begin replaces the driver's begin, where that would take its locks too
+	// late.
+	Begin []string
 	// ProbeOpen is a statement that fails inside an open transaction and
 	// begins one outside, for databases that end a transaction on an error
 	// without a word, or "".
 	ProbeOpen string
+	// IsOpen reports whether ProbeOpen failed because a transaction is open.
+	IsOpen func(error) bool
 	// OneWriter says that a second connection cannot write while a transaction
 	// is open.
 	OneWriter bool

@@ -15,7 +15,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if s.cfg.Invalid != nil {
 		return s.cfg.Invalid
 	}
-	if persistence.Innermost(ctx) != nil {
+	if persistence.InTransaction(ctx) {
 		return fmt.Errorf("outbox table %s: migrate: %w: DDL has a transaction of its own", s.table, persistence.ErrInTransaction)
 	}
 	migrations, err := schema.Render(s.cfg.Dialect.Name, s.cfg.Naming)

@@ -12,8 +12,5 @@ func RollbackTo(name string) string { return "ROLLBACK TO SAVEPOINT " + name }
 // ReleaseSavepoint forgets the savepoint.
 func ReleaseSavepoint(name string) string { return "RELEASE SAVEPOINT " + name }
 
-// Commit and Rollback end a transaction that Dialect.BeginImmediate began.
-const (
-	Commit   = "COMMIT"
-	Rollback = "ROLLBACK"
-)
+// Rollback ends a transaction that was begun by a statement.
+const Rollback = "ROLLBACK"

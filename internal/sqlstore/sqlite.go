@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/schema"
@@ -16,9 +17,10 @@ var SQLite = &Dialect{
 	safeMark:   sqliteMark,
 	// A deferred transaction that reads first and writes later fails when
 	// somebody else has written in between.
-	BeginImmediate: `BEGIN IMMEDIATE`,
-	ProbeOpen:      `BEGIN`,
-	OneWriter:      true,
+	Begin:     []string{Rollback, `BEGIN IMMEDIATE`},
+	ProbeOpen: `BEGIN`,
+	IsOpen:    func(err error) bool { return strings.Contains(err.Error(), "within a transaction") },
+	OneWriter: true,
 	statements: statements{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of

@@ -20,14 +20,13 @@ type Tx struct {
 	dialect    *sqlstore.Dialect
 	statements Statements
 	conn       *sql.Conn // nil if the transaction was begun elsewhere
-	sqlTx      *sql.Tx   // nil if the dialect begins by statement
+	sqlTx      *sql.Tx   // nil if the transaction was begun elsewhere
 
-	mu      sync.Mutex
-	cause   error // why the transaction cannot commit any more
-	suspect bool  // a result is being read whose error would not pass here
+	mu    sync.Mutex
+	cause error // why the transaction cannot commit any more
 }
 
-var errEndedSilently = errors.New("an earlier error rolled the whole transaction back")
+var errEndedSilently = errors.New("an earlier error, or a statement, ended the whole transaction")
 
 // Begin opens a transaction on a connection of its own. Ctx bounds the wait for
 // the connection and the begin; the transaction does not end with it, so that
@@ -38,20 +37,14 @@ func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect) (*Tx, error) {
 		return nil, err
 	}
 	t := &Tx{dialect: d, conn: conn}
-	if d.BeginImmediate != "" {
-		t.statements = conn
-		_, err = conn.ExecContext(ctx, d.BeginImmediate)
-	} else {
-		err = t.beginTx(ctx)
-	}
-	if err != nil {
+	if err := t.begin(ctx); err != nil {
 		// It may have begun before the error.
 		return nil, errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
 	}
 	return t, nil
 }
 
-func (t *Tx) beginTx(ctx context.Context) (err error) {
+func (t *Tx) begin(ctx context.Context) (err error) {
 	// database/sql ties a transaction to the context of its begin. Untie it
 	// once it has begun.
 	untied, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -60,21 +53,29 @@ func (t *Tx) beginTx(ctx context.Context) (err error) {
 	if !stop() {
 		err = errors.Join(err, context.Cause(ctx))
 	}
+	if err != nil {
+		return err
+	}
 	t.statements = t.sqlTx
-	return err
+	// The driver's own begin is not the one that we need, so it is replaced
+	// underneath.
+	for _, statement := range t.dialect.Begin {
+		if _, err := t.sqlTx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Enlist returns a Tx for a transaction that was begun elsewhere and is ended
 // there.
 func Enlist(s Statements, d *sqlstore.Dialect) *Tx {
-	return &Tx{dialect: d, statements: s, suspect: true}
+	return &Tx{dialect: d, statements: s}
 }
 
-// SQLTx returns the *sql.Tx underneath, or nil where there is none.
+// SQLTx returns the *sql.Tx underneath, or nil if the transaction was begun
+// elsewhere.
 func (t *Tx) SQLTx() *sql.Tx { return t.sqlTx }
-
-// Statements returns what runs the transaction's statements unwatched.
-func (t *Tx) Statements() Statements { return t.statements }
 
 // Exec implements sqlstore.Conn.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -98,45 +99,41 @@ func (t *Tx) Query(ctx context.Context, query string, args []any, row func(func(
 
 // Watch takes note of a statement's error.
 func (t *Tx) Watch(err error) {
-	if err == nil {
-		return
+	if err != nil && t.dialect.EndsTransaction(err) {
+		t.end(err)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.cause == nil && t.dialect.EndsTransaction(err) {
-		t.cause = err
-	}
-	t.suspect = true
 }
 
-// Suspect takes note that a result is open whose errors will not be seen here.
-func (t *Tx) Suspect() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.suspect = true
-}
-
-// Err implements persistence.Tx. Where the server ends transactions without a
-// word, it asks.
+// Err implements persistence.Tx. Where the server may end a transaction without
+// a word that passes here, it asks; that takes no round trip.
 func (t *Tx) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cause != nil || !t.suspect || t.dialect.ProbeOpen == "" {
+	if t.cause != nil || t.dialect.ProbeOpen == "" {
 		return t.cause
 	}
-	t.suspect = t.conn == nil // of one begun elsewhere we see no statement
-	ctx := context.Background()
-	if _, err := t.statements.ExecContext(ctx, t.dialect.ProbeOpen); err != nil {
-		if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
-			t.cause = err
-		}
-		return t.cause // still open
-	}
-	t.cause = errEndedSilently
-	if _, err := t.statements.ExecContext(ctx, sqlstore.Rollback); err != nil {
-		t.cause = errors.Join(t.cause, err)
+	open, err := t.probe(context.Background(), t.statements)
+	switch {
+	case err != nil:
+		t.cause = err
+	case !open:
+		t.cause = errEndedSilently
 	}
 	return t.cause
+}
+
+// probe reports whether a transaction is open, by a statement that fails inside
+// of one and begins one outside.
+func (t *Tx) probe(ctx context.Context, s Statements) (open bool, err error) {
+	_, err = s.ExecContext(ctx, t.dialect.ProbeOpen)
+	switch {
+	case err == nil:
+		_, err = s.ExecContext(ctx, sqlstore.Rollback)
+		return false, err
+	case t.dialect.IsOpen(err):
+		return true, nil
+	}
+	return false, err
 }
 
 // Savepoint implements persistence.Tx.
@@ -160,15 +157,11 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 }
 
 // Commit implements persistence.Tx.
-func (t *Tx) Commit(ctx context.Context) error {
+func (t *Tx) Commit(context.Context) error {
 	if err := t.Err(); err != nil {
 		return err
 	}
-	if t.sqlTx != nil {
-		if err := t.sqlTx.Commit(); err != nil {
-			return err
-		}
-	} else if _, err := t.conn.ExecContext(ctx, sqlstore.Commit); err != nil {
+	if err := t.sqlTx.Commit(); err != nil {
 		return err
 	}
 	t.end(sql.ErrTxDone)
@@ -177,53 +170,33 @@ func (t *Tx) Commit(ctx context.Context) error {
 
 // Rollback implements persistence.Tx.
 func (t *Tx) Rollback(ctx context.Context) error {
-	ended := t.end(sql.ErrTxDone)
+	t.end(sql.ErrTxDone)
 	var err error
-	switch {
-	case t.sqlTx != nil:
+	if t.sqlTx != nil {
 		err = t.sqlTx.Rollback()
-		if errors.Is(err, sql.ErrTxDone) {
-			err = nil
+	}
+	// A connection whose transaction is still open, since its end has failed,
+	// must not go back to the pool.
+	if t.dialect.ProbeOpen != "" {
+		if open, probeErr := t.probe(ctx, t.conn); open || probeErr != nil {
+			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn }) // discards it
 		}
-	case t.dialect.BeginImmediate != "":
-		_, err = t.conn.ExecContext(ctx, sqlstore.Rollback)
-		if err != nil && t.open(ctx) {
-			// A connection with an open transaction must not go back to the
-			// pool.
-			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
-		} else {
-			err = nil
+		err = nil
+	}
+	closeErr := t.conn.Close()
+	for _, e := range []error{err, closeErr} {
+		if e != nil && !t.dialect.EndsTransaction(e) { // else it went with its connection
+			return fmt.Errorf("the connection is discarded: %w", e)
 		}
-	}
-	if ended != nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		err = nil // it ended with its connection
-	}
-	if closeErr := t.conn.Close(); err == nil && !errors.Is(closeErr, sql.ErrConnDone) {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("the connection is discarded: %w", err)
 	}
 	return nil
 }
 
-// end makes every later use fail, and returns why the transaction had ended
-// before.
-func (t *Tx) end(cause error) error {
+// end makes every later use fail.
+func (t *Tx) end(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.cause
-	if before == nil {
+	if t.cause == nil {
 		t.cause = cause
 	}
-	return before
-}
-
-// open reports whether the connection has a transaction open.
-func (t *Tx) open(ctx context.Context) bool {
-	if _, err := t.conn.ExecContext(ctx, t.dialect.ProbeOpen); err != nil {
-		return true
-	}
-	_, err := t.conn.ExecContext(ctx, sqlstore.Rollback)
-	return err != nil
 }
