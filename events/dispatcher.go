@@ -37,7 +37,6 @@ type Dispatcher struct {
 	invalid  []error
 
 	pass      chan struct{} // held by the pass that runs
-	started   bool          // guarded by pass: the cursor exists
 	rereading bool          // guarded by pass: what is read may have been applied
 }
 
@@ -71,7 +70,11 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 			d.refuse("the %s is nil", what)
 		}
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			d.refuse("option %d is nil", i)
+			continue
+		}
 		opt(d)
 	}
 	return d
@@ -85,25 +88,30 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 // releases, and is unique per event type; 1 to 128 bytes. An error is
 // [persistence.ErrInvalid]; RunOnce and Poll return it, too.
 func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) error {
-	var errs []error
-	if problem := persistence.CheckText(eventType, persistence.MaxNameBytes); problem != "" {
-		errs = append(errs, d.refuse("subscription of handler %q: event type %s", handlerName, problem))
-	}
-	if problem := persistence.CheckText(handlerName, persistence.MaxHandlerBytes); problem != "" {
-		errs = append(errs, d.refuse("subscription to %q: handler name %s", eventType, problem))
-	}
-	if handler == nil {
-		errs = append(errs, d.refuse("subscription to %q: handler %q is nil", eventType, handlerName))
-	}
-	if slices.ContainsFunc(d.subscriptions(eventType), func(s subscription) bool { return s.name == handlerName }) {
-		errs = append(errs, d.refuse("subscription to %q: handler %q is subscribed already", eventType, handlerName))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), subscription{handlerName, handler})
+	var problems []error
+	refuse := func(format string, args ...any) {
+		problems = append(problems, invalid(format, args...))
+	}
+	if problem := persistence.CheckText(eventType, persistence.MaxNameBytes); problem != "" {
+		refuse("subscription of handler %q: event type %s", handlerName, problem)
+	}
+	if problem := persistence.CheckText(handlerName, persistence.MaxHandlerBytes); problem != "" {
+		refuse("subscription to %q: handler name %s", eventType, problem)
+	}
+	if handler == nil {
+		refuse("subscription to %q: handler %q is nil", eventType, handlerName)
+	}
+	handlers := d.handlers[eventType]
+	if slices.ContainsFunc(handlers, func(s subscription) bool { return s.name == handlerName }) {
+		refuse("subscription to %q: handler %q is subscribed already", eventType, handlerName)
+	}
+	if len(problems) > 0 {
+		d.invalid = append(d.invalid, problems...)
+		return errors.Join(problems...)
+	}
+	d.handlers[eventType] = append(slices.Clip(handlers), subscription{handlerName, handler})
 	return nil
 }
 
@@ -123,8 +131,9 @@ func (d *Dispatcher) subscriptions(eventType string) []subscription {
 //
 //   - [persistence.ErrInvalid], before anything is read, for options,
 //     subscriptions and limits.
-//   - [persistence.ErrInTransaction] if ctx carries a transaction: handlers
-//     have transactions of their own, and none would see what that one wrote.
+//   - [persistence.ErrInTransaction] if ctx carries a transaction, or is that
+//     of one of its own handlers: handlers have transactions of their own, and
+//     none would see what that one wrote.
 //   - [ErrDeadLettered] for an event that was settled as a dead letter.
 //   - [persistence.ErrLeaseLost] if somebody has taken over, or moved the
 //     cursor; the next pass reads it anew.
@@ -132,8 +141,11 @@ func (d *Dispatcher) RunOnce(ctx context.Context, limit int) (int, error) {
 	if err := errors.Join(d.check(), persistence.CheckLimit(limit)); err != nil {
 		return 0, fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
-	if persistence.Innermost(ctx) != nil {
+	if persistence.InTransaction(ctx) {
 		return 0, fmt.Errorf("dispatcher %q: %w: call RunOnce after the transaction", d.name, persistence.ErrInTransaction)
+	}
+	if ctx.Value(passing{d}) != nil {
+		return 0, fmt.Errorf("dispatcher %q: %w: RunOnce is called from a handler of its own", d.name, persistence.ErrInTransaction)
 	}
 	select {
 	case d.pass <- struct{}{}:
@@ -141,12 +153,16 @@ func (d *Dispatcher) RunOnce(ctx context.Context, limit int) (int, error) {
 	case <-ctx.Done():
 		return 0, fmt.Errorf("dispatcher %q: %w", d.name, context.Cause(ctx))
 	}
-	settled, err := d.runPass(persistence.Detach(ctx), limit)
+	settled, err := d.runPass(context.WithValue(ctx, passing{d}, true), limit)
 	if err != nil {
 		return settled, fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
 	return settled, nil
 }
+
+// passing marks the context of a pass, so that a handler, or a hook of its
+// transaction, does not wait for the pass that waits for it.
+type passing struct{ d *Dispatcher }
 
 // check returns what is wrong with options and subscriptions.
 func (d *Dispatcher) check() error {

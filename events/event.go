@@ -10,8 +10,9 @@ import (
 // Event says that something happened to an aggregate. It refers to aggregates
 // by id and carries no copy of them.
 type Event struct {
-	// ID identifies the event and is its idempotency key: 1 to 64 printable
-	// ASCII characters without spaces. Publish makes a UUIDv7 if it is empty.
+	// ID identifies the event: 1 to 64 printable ASCII characters without
+	// spaces. Publish makes a UUIDv7 if it is empty. Markers name an event by
+	// its stamp and ID, so one that is published twice is delivered twice.
 	ID string
 	// Type is what handlers subscribe to, such as "iam.v1.UserSuspended"; 1 to
 	// 255 bytes.

@@ -23,7 +23,7 @@ func (d *Dispatcher) fail(ctx context.Context, lease persistence.Lease, r persis
 	attempt, err := d.cursors.RecordFailure(ctx, lease, persistence.Failure{
 		Event:   r.Cursor(),
 		Handler: s.name,
-		Error:   clean(cause.Error()),
+		Error:   clean(fmt.Sprint(cause)), // which outlives an Error method that panics
 	})
 	if err != nil {
 		return false, fmt.Errorf("%s: the failure could not be counted: %w: %w", where, err, cause)

@@ -75,10 +75,12 @@ func WithLogger(logger *slog.Logger) Option {
 
 // refuse remembers bad input for RunOnce and Poll to return, since the
 // constructor returns one value.
-func (d *Dispatcher) refuse(format string, args ...any) error {
-	err := fmt.Errorf("%w: %s", persistence.ErrInvalid, fmt.Sprintf(format, args...))
+func (d *Dispatcher) refuse(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.invalid = append(d.invalid, err)
-	return err
+	d.invalid = append(d.invalid, invalid(format, args...))
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", persistence.ErrInvalid, fmt.Sprintf(format, args...))
 }

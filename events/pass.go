@@ -54,20 +54,21 @@ func (d *Dispatcher) runPass(ctx context.Context, limit int) (settled int, err e
 	return settled, errors.Join(problems...)
 }
 
-// load returns the dispatcher's state, and creates it at its start.
+// load returns the dispatcher's state, and creates it at its start if it does
+// not exist, or has been forgotten.
 func (d *Dispatcher) load(ctx context.Context) (persistence.State, error) {
-	var start persistence.Cursor
-	if !d.started {
-		var err error
-		if start, err = d.start(ctx); err != nil {
-			return persistence.State{}, fmt.Errorf("where to start: %w", err)
-		}
+	state, err := d.cursors.Load(ctx, d.name)
+	if !errors.Is(err, persistence.ErrNotFound) {
+		return state, err
 	}
-	state, err := d.cursors.Load(ctx, d.name, start)
-	if err == nil {
-		d.started = true
+	start, err := d.start(ctx)
+	if err != nil {
+		return state, fmt.Errorf("where to start: %w", err)
 	}
-	return state, err
+	if err := d.cursors.Create(ctx, d.name, start); err != nil {
+		return state, err
+	}
+	return d.cursors.Load(ctx, d.name)
 }
 
 // applied returns the markers that exist already, by one query for the whole

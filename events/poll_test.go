@@ -79,7 +79,7 @@ func TestPollReportsErrorsAndGoesOn(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Len(t, reported, 2)
 		require.ErrorIs(t, reported[0], broken)
-		state, err := store.Load(context.Background(), events.DefaultName, persistence.Cursor{})
+		state, err := store.Load(context.Background(), events.DefaultName)
 		require.NoError(t, err)
 		require.Equal(t, "a", state.Cursor.ID)
 		require.Equal(t, 10*time.Second, time.Since(start))
@@ -98,7 +98,7 @@ func TestPollStopsInTheMiddleOfABatch(t *testing.T) {
 			return ctx.Err()
 		}))
 		require.NoError(t, d.Poll(ctx, time.Second, 10, func(err error) { t.Error(err) }))
-		state, err := store.Load(context.Background(), events.DefaultName, persistence.Cursor{})
+		state, err := store.Load(context.Background(), events.DefaultName)
 		require.NoError(t, err)
 		require.True(t, state.Cursor.IsZero())
 		require.Empty(t, state.Attempts, "a cancelled dispatcher spends no attempt")
@@ -158,4 +158,91 @@ func TestLogsAreConstantMessagesWithoutPayloads(t *testing.T) {
 	require.Contains(t, log.String(), `level=WARN msg="outbox: handler failed" dispatcher=default event_id=a event_type=t aggregate_type=User aggregate_id=1 handler=h attempts=1 max_attempts=2 error=broken`)
 	require.Contains(t, log.String(), `level=ERROR msg="outbox: event dead-lettered" dispatcher=default event_id=a`)
 	require.NotContains(t, log.String(), "secret")
+}
+
+func TestAForgottenDispatcherStartsWhereItsOptionSays(t *testing.T) {
+	store := memstore.New()
+	var delivered []string
+	d := events.NewDispatcher(store, store, store, store, events.WithStartNow())
+	require.NoError(t, d.Subscribe("t", "h", func(_ context.Context, evt events.Event) error {
+		delivered = append(delivered, evt.ID)
+		return nil
+	}))
+	publish(t, store, event("history"))
+	for _, id := range []string{"a", "b"} {
+		_, err := d.RunOnce(t.Context(), 10)
+		require.NoError(t, err)
+		publish(t, store, event(id))
+		_, err = d.RunOnce(t.Context(), 10)
+		require.NoError(t, err)
+		require.NoError(t, store.Forget(t.Context(), events.DefaultName))
+	}
+	require.Equal(t, []string{"a", "b"}, delivered)
+}
+
+type panicking struct{}
+
+func (*panicking) Error() string { panic("in Error") }
+
+func TestAnErrorThatPanicsIsAFailure(t *testing.T) {
+	store := memstore.New()
+	publish(t, store, event("a"))
+	d := events.NewDispatcher(store, store, store, store, events.WithMaxAttempts(1))
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return &panicking{} }))
+	_, err := d.RunOnce(t.Context(), 10)
+	require.ErrorIs(t, err, events.ErrDeadLettered)
+}
+
+func TestAHandlerThatRunsItsOwnDispatcherIsRefused(t *testing.T) {
+	store := memstore.New()
+	publish(t, store, event("a"))
+	d := events.NewDispatcher(store, store, store, store)
+	var inHandler, inHook error
+	require.NoError(t, d.Subscribe("t", "h", func(ctx context.Context, _ events.Event) error {
+		_, inHandler = d.RunOnce(ctx, 1)
+		return persistence.AfterCommit(ctx, func(ctx context.Context) { _, inHook = d.RunOnce(ctx, 1) })
+	}))
+	_, err := d.RunOnce(t.Context(), 10)
+	require.NoError(t, err)
+	require.ErrorIs(t, inHandler, persistence.ErrInTransaction)
+	require.ErrorIs(t, inHook, persistence.ErrInTransaction)
+}
+
+// countingStore counts the markers that handlers' transactions try to write.
+type countingStore struct {
+	persistence.IdempotencyStore
+	recorded int
+}
+
+func (c *countingStore) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
+	c.recorded += len(markers)
+	return c.IdempotencyStore.Record(ctx, markers...)
+}
+
+func TestARestartSkipsWhatIsAppliedWithoutATransaction(t *testing.T) {
+	store := memstore.New()
+	counting := &countingStore{IdempotencyStore: store}
+	broken := true
+	start := func() *events.Dispatcher {
+		d := events.NewDispatcher(store, store, store, counting)
+		require.NoError(t, d.Subscribe("t", "works", nothing))
+		require.NoError(t, d.Subscribe("t", "fails", func(context.Context, events.Event) error {
+			if broken {
+				return errors.New("broken")
+			}
+			return nil
+		}))
+		return d
+	}
+	publish(t, store, event("a"))
+	d := start()
+	for range 2 { // the second pass re-reads the event, and only tries what failed
+		_, err := d.RunOnce(t.Context(), 10)
+		require.Error(t, err)
+	}
+	require.Equal(t, 3, counting.recorded)
+	broken = false
+	_, err := start().RunOnce(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 4, counting.recorded)
 }

@@ -45,6 +45,7 @@ func TestBadOptionsAreReturnedByEveryCall(t *testing.T) {
 		"32":      {gormtx.WithTablePrefix(strings.Repeat("x", 33))},
 		"schema":  {gormtx.WithSchema("app")}, // SQLite has none
 		"payload": {gormtx.WithMaxPayload(0)},
+		"option":  {nil},
 	} {
 		outbox := gormtx.New(db, opts...)
 		for name, call := range calls(outbox) {
@@ -64,7 +65,7 @@ func TestBadOptionsAreReturnedByEveryCall(t *testing.T) {
 }
 
 func TestBadDatabasesAreReturnedByEveryCall(t *testing.T) {
-	for name, db := range map[string]*gorm.DB{"nil": nil, "failed": {Error: errRollback}} {
+	for name, db := range map[string]*gorm.DB{"nil": nil, "failed": {Error: errRollback}, "not opened": {}} {
 		for call, fn := range calls(gormtx.New(db)) {
 			require.Error(t, fn(t.Context()), "%s %s", name, call)
 		}

@@ -1,6 +1,8 @@
 package gormtx
 
 import (
+	"fmt"
+
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
 )
@@ -12,6 +14,7 @@ type Option func(*config)
 type config struct {
 	naming     schema.Naming
 	maxPayload int
+	invalid    error
 }
 
 // WithTablePrefix puts a prefix before the name of each table: with "iam_" the
@@ -35,7 +38,11 @@ func WithMaxPayload(bytes int) Option {
 
 func newConfig(opts []Option) config {
 	c := config{maxPayload: persistence.DefaultMaxPayload}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			c.invalid = fmt.Errorf("gormtx: %w: option %d is nil", persistence.ErrInvalid, i)
+			continue
+		}
 		opt(&c)
 	}
 	return c

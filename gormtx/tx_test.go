@@ -169,3 +169,93 @@ func TestTransactionThatEndsWhileAResultIsRead(t *testing.T) {
 		})
 	}
 }
+
+// Sessions made of the transaction stay in it, also those that prepare.
+func TestSessionsOfTheTransactionStayInIt(t *testing.T) {
+	for name, driver := range drivers {
+		for what, session := range map[string]*gorm.Session{
+			"prepared": {PrepareStmt: true}, "new": {NewDB: true}, "prepared, new": {PrepareStmt: true, NewDB: true},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				db := open(t, driver(t.TempDir()+"/outbox.db"))
+				outbox := gormtx.New(db)
+				require.NoError(t, outbox.Migrate(t.Context()))
+				require.NoError(t, db.Exec("CREATE TABLE users (id TEXT PRIMARY KEY, status TEXT)").Error)
+				for range 2 { // the second time from the cache of statements
+					require.ErrorIs(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+						require.NoError(t, gormtx.Tx(ctx).Session(session).Create(&user{"1", "active"}).Error)
+						return errRollback
+					}), errRollback)
+				}
+				var n int64
+				require.NoError(t, db.Table("users").Count(&n).Error)
+				require.Zero(t, n)
+			})
+		}
+	}
+}
+
+func TestAResultThatIsLeftOpenDoesNotBlockTheEnd(t *testing.T) {
+	for name, driver := range drivers {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, driver(t.TempDir()+"/outbox.db"))
+			outbox := gormtx.New(db)
+			require.NoError(t, outbox.Migrate(t.Context()))
+			leave := func(ctx context.Context) {
+				rows, err := gormtx.Tx(ctx).Raw("SELECT 1 UNION SELECT 2").Rows()
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				_ = gormtx.Tx(ctx).Raw("SELECT 1").Row() // not scanned
+			}
+			require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error { leave(ctx); return nil }))
+			require.Panics(t, func() {
+				_ = outbox.Atomically(t.Context(), func(ctx context.Context) error { leave(ctx); panic("boom") })
+			})
+			require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+				return events.NewPublisher(outbox).Publish(ctx, event("a"))
+			}))
+		})
+	}
+}
+
+func TestStatementsThatEndTheTransactionAreRefused(t *testing.T) {
+	db, outbox := migrated(t)
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		for _, statement := range []string{"COMMIT", " rollback ", "ROLLBACK TRANSACTION", "end;", "BEGIN IMMEDIATE", "START TRANSACTION", "commit -- x"} {
+			require.ErrorIs(t, gormtx.Tx(ctx).Exec(statement).Error, persistence.ErrInTransaction, statement)
+			require.ErrorIs(t, gormtx.Tx(ctx).Raw(statement).Row().Err(), persistence.ErrNoTransaction, statement)
+		}
+		return events.NewPublisher(outbox).Publish(ctx, event("a"))
+	}))
+	require.Equal(t, []string{"a"}, published(t, db))
+}
+
+func TestAPreparedStatementThatEndsTheTransactionIsNoticed(t *testing.T) {
+	db, outbox := migrated(t)
+	require.Error(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		stmt, err := gormtx.Tx(ctx).Statement.ConnPool.PrepareContext(ctx, "INSERT OR ROLLBACK INTO users VALUES (?, 'active')")
+		require.NoError(t, err)
+		_, err = stmt.Exec("1")
+		require.NoError(t, err)
+		require.NoError(t, events.NewPublisher(outbox).Publish(ctx, event("a")))
+		_, err = stmt.Exec("1")
+		require.Error(t, err)
+		require.ErrorIs(t, events.NewPublisher(outbox).Publish(ctx, event("b")), persistence.ErrNoTransaction)
+		return nil
+	}))
+	require.Empty(t, published(t, db))
+}
+
+func TestASavepointThatCannotBeTakenBackDoomsTheTransaction(t *testing.T) {
+	db, outbox := migrated(t)
+	require.Error(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		require.ErrorIs(t, outbox.Atomically(ctx, func(ctx context.Context) error {
+			require.NoError(t, events.NewPublisher(outbox).Publish(ctx, event("a")))
+			require.NoError(t, gormtx.Tx(ctx).Exec("RELEASE outbox_1").Error)
+			return errRollback
+		}), errRollback)
+		require.ErrorIs(t, events.NewPublisher(outbox).Publish(ctx, event("b")), persistence.ErrNoTransaction)
+		return nil // the inner error is swallowed
+	}))
+	require.Empty(t, published(t, db))
+}

@@ -34,21 +34,36 @@ func (s *Store) existing(dispatcher string) (*sidecar, error) {
 	return c, nil
 }
 
+// Create implements [persistence.OutboxCursorStore].
+func (s *Store) Create(ctx context.Context, dispatcher string, start persistence.Cursor) error {
+	if err := persistence.CheckDispatcher(dispatcher, start); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, exists := s.sidecars[dispatcher]; !exists {
+		s.sidecars[dispatcher] = &sidecar{
+			lease:    persistence.Lease{Dispatcher: dispatcher},
+			cursor:   start,
+			attempts: map[markerKey]persistence.Attempt{},
+		}
+	}
+	return nil
+}
+
 // Load implements [persistence.OutboxCursorStore].
-func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.Cursor) (persistence.State, error) {
+func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State, error) {
 	if err := ctx.Err(); err != nil {
 		return persistence.State{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.sidecars[dispatcher]
-	if !ok {
-		c = &sidecar{
-			lease:    persistence.Lease{Dispatcher: dispatcher},
-			cursor:   start,
-			attempts: map[markerKey]persistence.Attempt{},
-		}
-		s.sidecars[dispatcher] = c
+	c, err := s.existing(dispatcher)
+	if err != nil {
+		return persistence.State{}, err
 	}
 	attempts := slices.Collect(maps.Values(c.attempts))
 	slices.SortFunc(attempts, func(a, b persistence.Attempt) int {
@@ -60,6 +75,9 @@ func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.C
 
 // Acquire implements [persistence.OutboxCursorStore].
 func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (persistence.Lease, error) {
+	if err := persistence.CheckOwner(owner, duration); err != nil {
+		return persistence.Lease{}, err
+	}
 	if err := ctx.Err(); err != nil {
 		return persistence.Lease{}, context.Cause(ctx)
 	}
@@ -158,6 +176,9 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 
 // Rewind implements [persistence.CursorAdmin].
 func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cursor) error {
+	if err := persistence.CheckDispatcher(dispatcher, to); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}

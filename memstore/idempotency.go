@@ -10,6 +10,9 @@ import (
 func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
 	recorded := make([]bool, len(markers))
 	for i, m := range markers {
+		if err := persistence.CheckMarker(m); err != nil {
+			return nil, err
+		}
 		// The row's lock is what a racing twin waits for.
 		err := s.markers.Update(ctx, keyOf(m), func(_ struct{}, exists bool) (struct{}, error) {
 			recorded[i] = !exists

@@ -67,9 +67,9 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []persistence.Record
-	fresh, size := 0, 0
+	fresh, size, frontier := 0, 0, read.Edge()
 	for _, r := range s.rows[s.search(read.After):] {
-		late := r.Cursor().Compare(read.Frontier) <= 0
+		late := r.Cursor().Compare(frontier) <= 0
 		if late && read.Known != nil && read.Known(r.Cursor()) {
 			continue
 		}

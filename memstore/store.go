@@ -29,6 +29,7 @@ type Store struct {
 	invalid    error
 
 	mu        sync.Mutex
+	freed     chan struct{}        // closed, and made anew, when rows are unlocked
 	rows      []persistence.Record // committed, in the order of their stamps
 	lastStamp int64                // of the last committed row, in microseconds
 	sidecars  map[string]*sidecar  // by dispatcher
@@ -53,10 +54,14 @@ func WithMaxPayload(bytes int) Option {
 
 // New returns an empty store.
 func New(opts ...Option) *Store {
-	s := &Store{maxPayload: persistence.DefaultMaxPayload, sidecars: map[string]*sidecar{}}
+	s := &Store{maxPayload: persistence.DefaultMaxPayload, freed: make(chan struct{}), sidecars: map[string]*sidecar{}}
 	s.markers = NewTable[markerKey, struct{}](s)
 	s.letters = NewTable[markerKey, persistence.DeadLetter](s)
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			s.invalid = fmt.Errorf("memstore: %w: option %d is nil", persistence.ErrInvalid, i)
+			continue
+		}
 		opt(s)
 	}
 	return s

@@ -101,10 +101,18 @@ func (t *Table[K, V]) write(ctx context.Context, key K, change func(cell[V]) (ce
 		tx.rows = append(tx.rows, r)
 		tx.undo = append(tx.undo, func() { r.owner = nil })
 	}
+	// The row is locked, so the change needs no mutex, and may use the store.
 	before := r.pending
-	after, err := change(before)
-	if err != nil {
+	after, err := func() (cell[V], error) {
+		t.store.mu.Unlock()
+		defer t.store.mu.Lock()
+		return change(before)
+	}()
+	switch {
+	case err != nil:
 		return err
+	case tx.cause != nil:
+		return tx.cause
 	}
 	r.pending = after
 	tx.undo = append(tx.undo, func() { r.pending = before })

@@ -15,10 +15,9 @@ type tx struct {
 	rows      []lockedRow    // rows that the transaction has, or had, locked
 	undo      []func()       // takes the writes back, last first
 	marks     map[string]int // savepoints: length of undo
-	waitsFor  *tx
-	ended     chan struct{} // closed once the locks are free
-	cause     error         // why the transaction cannot commit any more
-	commitErr error         // see Store.FailCommit
+	waitsOn   **tx           // the owner of the row that the transaction waits for
+	cause     error          // why the transaction cannot commit any more
+	commitErr error          // see Store.FailCommit
 	done      bool
 }
 
@@ -29,7 +28,7 @@ type lockedRow interface {
 }
 
 func (s *Store) begin(context.Context) (persistence.Tx, error) {
-	return &tx{store: s, marks: map[string]int{}, ended: make(chan struct{})}, nil
+	return &tx{store: s, marks: map[string]int{}}, nil
 }
 
 func (s *Store) current(ctx context.Context) (*tx, error) {
@@ -85,6 +84,7 @@ func (t *tx) RollbackTo(_ context.Context, name string) error {
 	for _, undo := range slices.Backward(t.undo[mark:]) {
 		undo()
 	}
+	t.store.wake()
 	t.undo = t.undo[:mark]
 	delete(t.marks, name)
 	return nil
@@ -112,7 +112,7 @@ func (t *tx) end(commit bool) {
 	for _, row := range t.rows {
 		row.settle(t, commit)
 	}
-	close(t.ended)
+	t.store.wake()
 }
 
 // lock waits until the row that owner belongs to is free and takes it. The
@@ -128,25 +128,31 @@ func (t *tx) lock(ctx context.Context, owner **tx) error {
 		case *owner == t:
 			return nil
 		}
-		blocker := *owner
-		for other := blocker; other != nil; other = other.waitsFor {
-			if other == t {
+		for other := *owner; other != nil && other.waitsOn != nil; {
+			if other = *other.waitsOn; other == t {
 				t.abort(ErrDeadlock)
 				return ErrDeadlock
 			}
 		}
-		t.waitsFor = blocker
+		t.waitsOn = owner
+		freed := t.store.freed
 		t.store.mu.Unlock()
 		var err error
 		select {
-		case <-blocker.ended:
+		case <-freed:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 		t.store.mu.Lock()
-		t.waitsFor = nil
+		t.waitsOn = nil
 		if err != nil {
 			return fmt.Errorf("memstore: wait for a lock: %w", err)
 		}
 	}
+}
+
+// wake lets whoever waits for a row look again.
+func (s *Store) wake() {
+	close(s.freed)
+	s.freed = make(chan struct{})
 }

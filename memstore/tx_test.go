@@ -105,3 +105,40 @@ func TestMaxPayload(t *testing.T) {
 		}
 	}
 }
+
+func TestARolledBackSavepointLetsWaitersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		rows := memstore.NewTable[string, int](store)
+		locked, waiterDone := make(chan struct{}), make(chan error, 1)
+		require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+			err := store.Atomically(ctx, func(ctx context.Context) error {
+				require.NoError(t, rows.Put(ctx, "a", 1))
+				go func() {
+					close(locked)
+					waiterDone <- store.Atomically(t.Context(), func(ctx context.Context) error { return rows.Put(ctx, "a", 2) })
+				}()
+				<-locked
+				synctest.Wait() // the other waits for the row
+				return errors.New("roll back")
+			})
+			require.Error(t, err)
+			return <-waiterDone // while this transaction is open
+		}))
+		value, _ := rows.Get(t.Context(), "a")
+		require.Equal(t, 2, value)
+	})
+}
+
+func TestAnUpdateMayReadTheStore(t *testing.T) {
+	store := memstore.New()
+	rows := memstore.NewTable[string, int](store)
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		return rows.Update(ctx, "a", func(int, bool) (int, error) {
+			n, _ := rows.Get(ctx, "b")
+			return n + 1, nil
+		})
+	}))
+	value, _ := rows.Get(t.Context(), "a")
+	require.Equal(t, 1, value)
+}

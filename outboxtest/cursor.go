@@ -21,12 +21,14 @@ func (s *suite) save(lease persistence.Lease, to persistence.Cursor) {
 
 var cursorRules = []rule{
 	{"a new dispatcher begins at its start, an old one where it was", func(s *suite) {
-		state, err := s.Cursors.Load(s.ctx, "d", at(5, "x"))
+		_, err := s.Cursors.Load(s.ctx, "d")
+		require.ErrorIs(s, err, persistence.ErrNotFound)
+		require.NoError(s, s.Cursors.Create(s.ctx, "d", at(5, "x")))
+		state, err := s.Cursors.Load(s.ctx, "d")
 		require.NoError(s, err)
 		require.Equal(s, persistence.State{Lease: persistence.Lease{Dispatcher: "d"}, Cursor: at(5, "x")}, state)
-		state, err = s.Cursors.Load(s.ctx, "d", at(9, "y"))
-		require.NoError(s, err)
-		require.Equal(s, at(5, "x"), state.Cursor)
+		require.NoError(s, s.Cursors.Create(s.ctx, "d", at(9, "y")))
+		require.Equal(s, at(5, "x"), s.load("d").Cursor)
 		require.True(s, s.load("other").Cursor.IsZero())
 	}},
 	{"the cursor is kept to the microsecond and the byte", func(s *suite) {
@@ -126,6 +128,32 @@ var cursorRules = []rule{
 }
 
 var leaseRules = []rule{
+	{"bad names, positions, leases and markers are refused", func(s *suite) {
+		far := persistence.Cursor{CreatedTime: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}
+		s.load("d")
+		for what, call := range map[string]func() error{
+			"no name":         func() error { return s.Cursors.Create(s.ctx, "", beginning) },
+			"NUL in a name":   func() error { return s.Cursors.Create(s.ctx, "a\x00b", beginning) },
+			"a long name":     func() error { return s.Cursors.Create(s.ctx, strings.Repeat("x", 129), beginning) },
+			"a far start":     func() error { return s.Cursors.Create(s.ctx, "far", far) },
+			"a far rewind":    func() error { return s.Admin.Rewind(s.ctx, "d", far) },
+			"no owner":        func() error { _, err := s.Cursors.Acquire(s.ctx, "d", "", time.Minute); return err },
+			"a negative time": func() error { _, err := s.Cursors.Acquire(s.ctx, "d", "o", -time.Minute); return err },
+			"an empty marker": func() error {
+				return s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+					_, err := s.Idempotency.Record(ctx, persistence.Marker{})
+					return err
+				})
+			},
+			"no function": func() error { return s.Transactor.Atomically(s.ctx, nil) },
+		} {
+			require.ErrorIs(s, call(), persistence.ErrInvalid, what)
+		}
+		states, err := s.Admin.ListCursors(s.ctx)
+		require.NoError(s, err)
+		require.Len(s, states, 1)
+		require.True(s, states[0].Cursor.IsZero())
+	}},
 	{"a lease is held by one owner until it is released", func(s *suite) {
 		_, err := s.Cursors.Acquire(s.ctx, "d", "one", time.Hour)
 		require.ErrorIs(s, err, persistence.ErrNotFound)

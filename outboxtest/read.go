@@ -76,22 +76,8 @@ var readRules = []rule{
 		s.wantIDs("c", "b", "a")
 		require.Equal(s, stamp(time.Microsecond), s.read(beginning)[1].CreatedTime)
 	}},
-	{"an older row that commits after a newer one was read is still delivered", func(s *suite) {
-		s.needsConcurrency()
-		late := s.begin(func(ctx context.Context) error { return s.Outbox.Append(ctx, record("late")) })
-		s.commit(record("early"))
-		// Whatever the reader is given now, its cursor must not pass the row
-		// that is still open.
-		cursor := beginning
-		seen := []string{}
-		for _, r := range s.read(cursor) {
-			cursor = r.Cursor()
-			seen = append(seen, r.ID)
-		}
-		late.finish(nil)
-		seen = append(seen, ids(s.read(cursor))...)
-		require.ElementsMatch(s, []string{"late", "early"}, seen)
-	}},
+	{"an older row that commits after a newer one was read is still delivered", func(s *suite) { s.lateCommit(1) }},
+	{"older rows that were appended together are still delivered, too", func(s *suite) { s.lateCommit(3) }},
 	{"a savepoint that is rolled back does not uncover an older open row", func(s *suite) {
 		s.needsConcurrency()
 		late := s.begin(func(ctx context.Context) error {
@@ -176,7 +162,8 @@ var readRules = []rule{
 			"ReadWindow": func() error { _, err := s.Outbox.ReadWindow(cancelled, persistence.WindowRead{Limit: 1}); return err },
 			"SafeMark":   func() error { _, err := s.Outbox.SafeMark(cancelled); return err },
 			"CountRows":  func() error { _, err := s.Outbox.CountRows(cancelled, stamp(0), stamp(time.Hour)); return err },
-			"Load":       func() error { _, err := s.Cursors.Load(cancelled, "other", beginning); return err },
+			"Create":     func() error { return s.Cursors.Create(cancelled, "other", beginning) },
+			"Load":       func() error { _, err := s.Cursors.Load(cancelled, "d"); return err },
 			"Acquire":    func() error { _, err := s.Cursors.Acquire(cancelled, "d", "o", time.Minute); return err },
 			"Release":    func() error { return s.Cursors.Release(cancelled, lease) },
 			"Save":       func() error { return s.Cursors.Save(cancelled, lease, persistence.Progress{Cursor: m.Event}) },
@@ -193,4 +180,22 @@ var readRules = []rule{
 		require.Len(s, states, 1)
 		require.True(s, s.load("d").Cursor.IsZero())
 	}},
+}
+
+// lateCommit keeps n rows open while a newer one commits and is read.
+func (s *suite) lateCommit(n int) {
+	s.needsConcurrency()
+	late := s.begin(func(ctx context.Context) error { return s.Outbox.Append(ctx, numbered("late", n)...) })
+	s.commit(record("early"))
+	// Whatever the reader is given now, its cursor must not pass the rows that
+	// are still open.
+	cursor := beginning
+	seen := []string{}
+	for _, r := range s.read(cursor) {
+		cursor = r.Cursor()
+		seen = append(seen, r.ID)
+	}
+	late.finish(nil)
+	seen = append(seen, ids(s.read(cursor))...)
+	require.ElementsMatch(s, append(ids(numbered("late", n)), "early"), seen)
 }

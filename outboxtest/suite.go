@@ -150,7 +150,8 @@ func (s *suite) dispatcher(opts ...events.Option) *events.Dispatcher {
 
 func (s *suite) load(dispatcher string) persistence.State {
 	s.Helper()
-	state, err := s.Cursors.Load(s.ctx, dispatcher, beginning)
+	require.NoError(s, s.Cursors.Create(s.ctx, dispatcher, beginning)) // if it does not exist
+	state, err := s.Cursors.Load(s.ctx, dispatcher)
 	require.NoError(s, err)
 	return state
 }

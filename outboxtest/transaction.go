@@ -60,6 +60,7 @@ var transactionRules = []rule{
 		needs(s, s.FailCommit, "FailCommit")
 		err := s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
 			require.NoError(s, s.Outbox.Append(ctx, record("a")))
+			require.NoError(s, persistence.AfterCommit(ctx, func(context.Context) { s.Error("a hook ran after a failed commit") }))
 			return s.FailCommit(ctx)
 		})
 		require.Error(s, err)
@@ -158,10 +159,12 @@ var transactionRules = []rule{
 		hook := func(name string) func(context.Context) {
 			return func(ctx context.Context) {
 				require.ErrorIs(s, s.Outbox.Append(ctx, record("x")), persistence.ErrNoTransaction)
+				s.wantState("hooked", "committed")
 				ran = append(ran, name)
 			}
 		}
 		require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			require.NoError(s, s.Put(ctx, "hooked", "committed"))
 			require.NoError(s, persistence.AfterCommit(ctx, hook("first")))
 			require.ErrorIs(s, s.Transactor.Atomically(ctx, func(ctx context.Context) error {
 				require.NoError(s, persistence.AfterCommit(ctx, hook("savepoint rolled back")))

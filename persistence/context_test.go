@@ -68,7 +68,39 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, two.Append(leaked, valid("a")), "has ended")
 	require.ErrorContains(t, two.Atomically(t.Context(), func(ctx context.Context) error {
 		require.NoError(t, two.Abort(ctx, memstore.ErrDeadlock))
-		require.ErrorContains(t, two.Append(ctx, valid("a")), "the server has ended it by itself: memstore: deadlock")
+		require.ErrorContains(t, two.Append(ctx, valid("a")), "cannot commit any more: memstore: deadlock")
 		return nil
 	}), "nothing is committed")
+}
+
+func TestEveryHookRunsThoughOnePanics(t *testing.T) {
+	store := memstore.New()
+	ran := 0
+	require.PanicsWithValue(t, "hook", func() {
+		_ = store.Atomically(t.Context(), func(ctx context.Context) error {
+			require.ErrorIs(t, persistence.AfterCommit(ctx, nil), persistence.ErrInvalid)
+			require.NoError(t, persistence.AfterCommit(ctx, func(context.Context) { ran++; panic("hook") }))
+			require.NoError(t, persistence.AfterCommit(ctx, func(context.Context) { ran++ }))
+			return store.Append(ctx, valid("a"))
+		})
+	})
+	require.Equal(t, 2, ran)
+	records, err := store.ReadAfter(t.Context(), persistence.Cursor{}, 1)
+	require.NoError(t, err)
+	require.Len(t, records, 1, "the transaction has committed")
+}
+
+func TestAContextOfAnEndedSavepointIsNotFreeWhileItsTransactionIsOpen(t *testing.T) {
+	store := memstore.New()
+	var leaked context.Context
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		require.NoError(t, store.Atomically(ctx, func(ctx context.Context) error { leaked = ctx; return nil }))
+		require.ErrorIs(t, store.Atomically(leaked, func(context.Context) error { t.Error("ran"); return nil }), persistence.ErrNoTransaction)
+		require.True(t, persistence.InTransaction(leaked))
+		require.True(t, persistence.Holds(leaked, store))
+		require.False(t, persistence.Holds(leaked, t))
+		return nil
+	}))
+	require.False(t, persistence.InTransaction(leaked))
+	require.NoError(t, store.Atomically(leaked, func(context.Context) error { return nil }))
 }

@@ -14,15 +14,19 @@ import (
 // that of the row. All methods but AddDeadLetter work outside of any
 // transaction that ctx carries.
 type OutboxCursorStore interface {
-	// Load returns the state of the named dispatcher. A dispatcher that does
-	// not exist yet is created with its cursor at start.
-	Load(ctx context.Context, dispatcher string, start Cursor) (State, error)
+	// Create makes a dispatcher with its cursor at start. One that exists
+	// stays as it is. A bad name or position is [ErrInvalid].
+	Create(ctx context.Context, dispatcher string, start Cursor) error
+
+	// Load returns the state of a dispatcher, or [ErrNotFound].
+	Load(ctx context.Context, dispatcher string) (State, error)
 
 	// Acquire takes the lease of an existing dispatcher for the duration, by
 	// the database's clock, or renews it if owner holds it already.
 	//
 	//   - A lease that another owner holds and that has not expired is
-	//     [ErrLeaseHeld]; a dispatcher that does not exist [ErrNotFound].
+	//     [ErrLeaseHeld]; a dispatcher that does not exist [ErrNotFound]; an
+	//     empty owner or a negative duration [ErrInvalid].
 	//   - A change of owner raises the token by at least one; a renewal keeps
 	//     it.
 	Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (Lease, error)
@@ -112,7 +116,8 @@ type CursorAdmin interface {
 
 	// Rewind moves a dispatcher's cursor, in either direction, and raises the
 	// token, so that what its holder still writes is refused. Events that are
-	// delivered again take no effect where their markers still exist.
+	// delivered again take no effect where their markers still exist. A bad
+	// position is [ErrInvalid].
 	// It returns [ErrNotFound] for a dispatcher that does not exist.
 	Rewind(ctx context.Context, dispatcher string, to Cursor) error
 

@@ -16,7 +16,8 @@ type IdempotencyStore interface {
 	// handler runs in it, and reports for each whether it is new: true means
 	// apply the handler, false that another transaction has applied it.
 	//
-	//   - Without a live transaction it returns [ErrNoTransaction].
+	//   - Without a live transaction it returns [ErrNoTransaction], for a marker
+	//     without event or handler [ErrInvalid].
 	//   - When an open transaction has recorded the same marker, Record waits
 	//     for it to end: false if it commits, true if it rolls back.
 	//   - A marker that cannot be written, for whatever reason, is an error and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -100,6 +101,43 @@ func checkID(id string) string {
 func CheckLimit(limit int) error {
 	if limit < 1 {
 		return fmt.Errorf("%w: limit is %d, it must be at least 1", ErrInvalid, limit)
+	}
+	return nil
+}
+
+// CheckDispatcher returns an [ErrInvalid] error unless name and position are
+// ones that every database can keep: 1 to 128 bytes, a time in the years 1 to
+// 9999.
+func CheckDispatcher(name string, position Cursor) error {
+	if problem := CheckText(name, MaxDispatcherBytes); problem != "" {
+		return fmt.Errorf("%w: dispatcher name %s", ErrInvalid, problem)
+	}
+	if year := position.CreatedTime.UTC().Year(); year < 1 || year > 9999 {
+		return fmt.Errorf("%w: the cursor's time is in the year %d, it must be in the years 1 to 9999", ErrInvalid, year)
+	}
+	return nil
+}
+
+// CheckOwner returns an [ErrInvalid] error unless owner and duration make a
+// lease: 1 to 255 bytes, 0 or more.
+func CheckOwner(owner string, duration time.Duration) error {
+	if problem := CheckText(owner, MaxReferenceBytes); problem != "" {
+		return fmt.Errorf("%w: lease owner %s", ErrInvalid, problem)
+	}
+	if duration < 0 {
+		return fmt.Errorf("%w: lease duration is %s, it must not be negative", ErrInvalid, duration)
+	}
+	return nil
+}
+
+// CheckMarker returns an [ErrInvalid] error unless the marker names an event
+// and a handler.
+func CheckMarker(m Marker) error {
+	if problem := checkID(m.Event.ID); problem != "" {
+		return fmt.Errorf("%w: marker of handler %q: event id %s", ErrInvalid, m.Handler, problem)
+	}
+	if problem := CheckText(m.Handler, MaxHandlerBytes); problem != "" {
+		return fmt.Errorf("%w: marker of event %s: handler name %s", ErrInvalid, m.Event, problem)
 	}
 	return nil
 }

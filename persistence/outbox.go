@@ -87,7 +87,8 @@ type SafeMark struct {
 type WindowRead struct {
 	// After is the durable cursor.
 	After Cursor
-	// Frontier is the last position that has been read, at or after After.
+	// Frontier is the last position that has been read. One before After
+	// counts as After.
 	Frontier Cursor
 	// Known reports whether the caller has the record already. It is called
 	// for positions from After to Frontier only; nil knows none.
@@ -97,6 +98,14 @@ type WindowRead struct {
 	// MaxBytes bounds the payload of the records after Frontier. The one that
 	// exceeds it is still returned. Zero is no bound.
 	MaxBytes int
+}
+
+// Edge returns Frontier, or After if that lies behind.
+func (w WindowRead) Edge() Cursor {
+	if w.Frontier.Compare(w.After) < 0 {
+		return w.After
+	}
+	return w.Frontier
 }
 
 // BucketWidth is the width of a [Bucket]. Buckets begin at multiples of it

@@ -8,17 +8,28 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Load implements persistence.OutboxCursorStore.
-func (s *Store) Load(ctx context.Context, dispatcher string, start persistence.Cursor) (persistence.State, error) {
+// Create implements persistence.OutboxCursorStore.
+func (s *Store) Create(ctx context.Context, dispatcher string, start persistence.Cursor) error {
+	if err := persistence.CheckDispatcher(dispatcher, start); err != nil {
+		return err
+	}
 	conn, err := s.pool(ctx, writing)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, s.sql.CreateCursor, dispatcher, s.at(start.CreatedTime), start.ID)
+	return s.failed(err, "create dispatcher %q", dispatcher)
+}
+
+// Load implements persistence.OutboxCursorStore.
+func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State, error) {
+	conn, err := s.pool(ctx, reading)
 	if err != nil {
 		return persistence.State{}, err
 	}
 	state, found, err := s.loadCursor(ctx, conn, dispatcher)
 	if err == nil && !found {
-		if _, err = conn.Exec(ctx, s.sql.CreateCursor, dispatcher, s.at(start.CreatedTime), start.ID); err == nil {
-			state, _, err = s.loadCursor(ctx, conn, dispatcher)
-		}
+		err = persistence.ErrNotFound
 	}
 	if err == nil {
 		err = conn.Query(ctx, s.sql.LoadAttempts, []any{dispatcher, persistence.MaxLoadedAttempts}, func(scan func(...any) error) error {
@@ -48,6 +59,9 @@ func scanState(scan func(...any) error) (persistence.State, error) {
 
 // Acquire implements persistence.OutboxCursorStore.
 func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (persistence.Lease, error) {
+	if err := persistence.CheckOwner(owner, duration); err != nil {
+		return persistence.Lease{}, err
+	}
 	conn, err := s.pool(ctx, writing)
 	if err != nil {
 		return persistence.Lease{}, err
@@ -148,6 +162,9 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 
 // Rewind implements persistence.CursorAdmin.
 func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cursor) error {
+	if err := persistence.CheckDispatcher(dispatcher, to); err != nil {
+		return err
+	}
 	conn, err := s.pool(ctx, writing)
 	if err != nil {
 		return err

@@ -81,9 +81,10 @@ type statements struct {
 	PurgeDeadLetters   string // before, limit
 
 	// schema
-	FindSchema     string // is the version table there?
-	SchemaVersion  string
-	LockMigrations string // or ""
+	FindSchema        string // is the version table there?
+	SchemaVersion     string
+	IsolateMigrations string // or ""
+	LockMigrations    string // or ""
 }
 
 // sqlState returns the SQLSTATE of an error, or "". Drivers of PostgreSQL name

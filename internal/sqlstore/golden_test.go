@@ -31,8 +31,8 @@ func TestGoldenStatements(t *testing.T) {
 				text := strings.TrimSpace(v.Field(i).String())
 				fmt.Fprintf(&got, "-- %s\n%s\n\n", v.Type().Field(i).Name, text)
 				require.NotContains(t, text, "{")
-				if v.Type().Field(i).Name != "LockMigrations" {
-					require.NotEmpty(t, text, v.Type().Field(i).Name)
+				if name := v.Type().Field(i).Name; !strings.HasSuffix(name, "Migrations") { // which not every database needs
+					require.NotEmpty(t, text, name)
 				}
 			}
 			path := filepath.Join("testdata", d.Name+".sql")

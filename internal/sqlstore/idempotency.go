@@ -14,6 +14,9 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	}
 	recorded := make([]bool, len(markers))
 	for i, m := range markers {
+		if err := persistence.CheckMarker(m); err != nil {
+			return nil, err
+		}
 		n, err := conn.Exec(ctx, s.sql.RecordMarker, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
 		if err != nil {
 			return nil, s.failed(err, "record the marker of event %s, handler %q", m.Event, m.Handler)

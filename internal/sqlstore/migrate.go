@@ -28,8 +28,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		}
 		conn := tx.(Conn)
-		if s.sql.LockMigrations != "" {
-			if _, err := conn.Exec(ctx, s.sql.LockMigrations); err != nil {
+		for _, statement := range []string{s.sql.IsolateMigrations, s.sql.LockMigrations} {
+			if statement == "" {
+				continue
+			}
+			if _, err := conn.Exec(ctx, statement); err != nil {
 				return s.failed(err, "lock the migrations")
 			}
 		}

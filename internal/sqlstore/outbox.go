@@ -86,8 +86,8 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 		return nil, err
 	}
 	var late, found []persistence.Record
-	size := 0
-	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(read.Frontier.CreatedTime), read.Frontier.ID, read.Limit}
+	size, frontier := 0, read.Edge()
+	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(frontier.CreatedTime), frontier.ID, read.Limit}
 	err = s.readRows(ctx, conn, anyServer, s.sql.ReadWindow, args, func(r persistence.Record) error {
 		switch {
 		case r.EventType == "": // a key, up to the frontier

@@ -212,6 +212,9 @@ DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id,
 		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,
 
+		// A snapshot from before the lock would not see what the replica that
+		// held it has made.
+		IsolateMigrations: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 		// Released with the migration's transaction.
 		LockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
 	},

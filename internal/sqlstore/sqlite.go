@@ -24,20 +24,20 @@ var SQLite = &Dialect{
 	statements: statements{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of
-		// commits. Above every cursor, too, in case the clock was set back
-		// after rows were dropped. The clock alone has ties.
+		// commits. Above every row that a cursor has passed, too, in case the
+		// clock was set back after rows were dropped. The clock alone has ties.
 		AppendRecord: `
 INSERT INTO "{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
-  1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)))`,
+  1 + coalesce((SELECT max(high_water) FROM "{prefix}outbox_cursors"), 0)))`,
 
 		// The same for many. The substr of an empty blob is NULL.
 		AppendRecords: `
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
     1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
-    1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)) AS first
+    1 + coalesce((SELECT max(high_water) FROM "{prefix}outbox_cursors"), 0)) AS first
 )
 INSERT INTO "{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type', r.value ->> 'aggregate_id',
@@ -48,7 +48,7 @@ FROM stamp, json_each(?1) AS r ORDER BY r.key`,
 		SafeMark: `
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + max(coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
-          coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)), 1`,
+          coalesce((SELECT max(high_water) FROM "{prefix}outbox_cursors"), 0)), 1`,
 
 		ReadAfter: `
 SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
@@ -109,8 +109,11 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('
 UPDATE "{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
 WHERE dispatcher = ?1 AND token = ?2`,
 
+		// The high-water mark is where the cursor has been, whatever an operator
+		// does to it.
 		SaveCursor: `
 UPDATE "{prefix}outbox_cursors" SET
+  high_water = max(high_water, ?3),
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
 WHERE dispatcher = ?1 AND token = ?2`,

@@ -35,7 +35,7 @@ CREATE TABLE {schema}"{prefix}outbox" (
   aggregate_id   text COLLATE "C" NOT NULL,
   event_type     text COLLATE "C" NOT NULL,
   payload        bytea NOT NULL DEFAULT '',
-  created_time   timestamptz NOT NULL,
+  created_time   timestamptz NOT NULL CHECK (created_time > '2000-01-01 00:00:00+00'), -- an ORM's zero time
   PRIMARY KEY (created_time, id)
 ) PARTITION BY RANGE (created_time);
 

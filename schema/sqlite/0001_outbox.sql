@@ -13,7 +13,7 @@ CREATE TABLE "{prefix}outbox" (
   aggregate_id   TEXT NOT NULL,
   event_type     TEXT NOT NULL,
   payload        BLOB NOT NULL DEFAULT x'',
-  created_time   INTEGER NOT NULL,
+  created_time   INTEGER NOT NULL CHECK (created_time > 946684800000000), -- an ORM's zero time
   PRIMARY KEY (created_time, id)
 );
 
@@ -35,7 +35,8 @@ CREATE TABLE "{prefix}outbox_cursors" (
   owner        TEXT NOT NULL DEFAULT '',
   token        INTEGER NOT NULL DEFAULT 0,
   expires_time INTEGER,
-  unclean      INTEGER NOT NULL DEFAULT 0
+  unclean      INTEGER NOT NULL DEFAULT 0,
+  high_water   INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- statement
@@ -82,7 +83,7 @@ BEGIN
   VALUES (NEW.id, NEW.account_id, NEW.aggregate_type, NEW.aggregate_id, NEW.event_type, NEW.payload,
     max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
         1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox"), 0),
-        1 + coalesce((SELECT max(created_time) FROM "{prefix}outbox_cursors"), 0)));
+        1 + coalesce((SELECT max(high_water) FROM "{prefix}outbox_cursors"), 0)));
   SELECT RAISE(IGNORE);
 END;
 

@@ -182,6 +182,9 @@ SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
 -- SchemaVersion
 SELECT coalesce(max(version), 0) FROM "iam"."app_outbox_schema"
 
+-- IsolateMigrations
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED
+
 -- LockMigrations
 SELECT pg_advisory_xact_lock(hashtext('"iam"."app_outbox_schema"'), 0)
 

@@ -2,13 +2,13 @@
 INSERT INTO "app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
-  1 + coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)))
+  1 + coalesce((SELECT max(high_water) FROM "app_outbox_cursors"), 0)))
 
 -- AppendRecords
 WITH stamp AS MATERIALIZED (
   SELECT max(CAST(unixepoch('subsec') * 1000000 AS INTEGER),
     1 + coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
-    1 + coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)) AS first
+    1 + coalesce((SELECT max(high_water) FROM "app_outbox_cursors"), 0)) AS first
 )
 INSERT INTO "app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type', r.value ->> 'aggregate_id',
@@ -18,7 +18,7 @@ FROM stamp, json_each(?1) AS r ORDER BY r.key
 -- SafeMark
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + max(coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
-          coalesce((SELECT max(created_time) FROM "app_outbox_cursors"), 0)), 1
+          coalesce((SELECT max(high_water) FROM "app_outbox_cursors"), 0)), 1
 
 -- ReadAfter
 SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
@@ -79,6 +79,7 @@ WHERE dispatcher = ?1 AND token = ?2
 
 -- SaveCursor
 UPDATE "app_outbox_cursors" SET
+  high_water = max(high_water, ?3),
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
 WHERE dispatcher = ?1 AND token = ?2
@@ -148,6 +149,9 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
 
 -- SchemaVersion
 SELECT coalesce(max(version), 0) FROM "app_outbox_schema"
+
+-- IsolateMigrations
+
 
 -- LockMigrations
 
