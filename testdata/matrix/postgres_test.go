@@ -183,14 +183,20 @@ func TestPostgresPartitionsFromTheFirstMigration(t *testing.T) {
 }
 
 func TestPostgresReplicasMayMigrateAtOnce(t *testing.T) {
-	dsn := PostgresDSN(t)
-	results := make(chan error, 8)
-	for range cap(results) {
-		db := Open(t, postgres.Open(dsn), &gorm.Config{Logger: logger.Discard})
-		go func() { results <- gormtx.Migrate(t.Context(), db, gormtx.WithSchema("fresh")) }()
-	}
-	for range cap(results) {
-		require.NoError(t, <-results)
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(isolation, func(t *testing.T) {
+			config, err := pgx.ParseConfig(PostgresDSN(t))
+			require.NoError(t, err)
+			config.RuntimeParams["default_transaction_isolation"] = isolation
+			results := make(chan error, 8)
+			for range cap(results) {
+				db := Open(t, postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)}), &gorm.Config{Logger: logger.Discard})
+				go func() { results <- gormtx.Migrate(t.Context(), db, gormtx.WithSchema("fresh")) }()
+			}
+			for range cap(results) {
+				require.NoError(t, <-results)
+			}
+		})
 	}
 }
 

@@ -77,7 +77,7 @@ func TestDemo(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := command(t, "", dir, "-rate", "10")
+	cmd := command(t, "", dir, "-users", "200", "-rate", "10")
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
