@@ -17,6 +17,8 @@ const (
 	aimInterval  = time.Millisecond
 )
 
+var errHalt = errors.New("nothing has moved")
+
 // demo is one run.
 type demo struct {
 	options
@@ -32,21 +34,29 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.register(ctx); err != nil {
 		return err
 	}
-	if err := d.perform(ctx); err != nil {
-		return err
+	// What has come to a halt is worth counting.
+	halt := d.perform(ctx)
+	if halt != nil && !errors.Is(halt, errHalt) {
+		return halt
 	}
 	t, err := d.db.tally(ctx)
 	if err != nil {
-		return err
+		return errors.Join(halt, err)
 	}
 	d.report(t)
-	if err := t.check(d.options); err != nil {
-		return fmt.Errorf("the tally is wrong: %w", err)
+	return errors.Join(halt, d.verdict(t))
+}
+
+// verdict returns what is wrong with a run.
+func (d *demo) verdict(t tally) error {
+	err := t.check(d.options)
+	if err != nil {
+		err = fmt.Errorf("the tally is wrong: %w", err)
 	}
 	if !d.killed {
-		return errors.New("the kill has missed: the dispatcher had nothing left to do")
+		err = errors.Join(err, errors.New("the kill has missed: the dispatcher had no work left"))
 	}
-	return nil
+	return err
 }
 
 // perform runs producers and dispatcher until everything is delivered.
@@ -111,7 +121,7 @@ func (d *demo) watch(ctx context.Context, produced <-chan error) error {
 		case now != last:
 			last, moved = now, time.Now()
 		case time.Since(moved) > d.patience:
-			return fmt.Errorf("nothing has moved for %s: %d events are waiting", d.patience, now.waiting())
+			return fmt.Errorf("%w for %s: %d events are waiting", errHalt, d.patience, now.waiting())
 		}
 		d.show(now)
 		if !d.killed && now.Delivered >= d.toSuspend()/2 {

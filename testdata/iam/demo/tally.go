@@ -37,8 +37,8 @@ type tally struct {
 	Twice      int // keys that were revoked more than once
 }
 
-// counts are the queries of the tally. Names in braces are tables,
-// those with an @ constants of the example.
+// counts are the queries of the tally. Names in braces are tables, those with
+// an @ are constants of the example.
 var counts = struct {
 	published, delivered, revoked, suspended, active, twice string
 	lostKeys, lostDeliveries, lostEvents                    string
