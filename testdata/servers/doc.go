@@ -4,7 +4,8 @@
 //
 //  1. the environment: the variable of its [Kind] holds a DSN;
 //  2. a container, where a Docker daemon answers and the image is present,
-//     can be pulled, or was built by a script in images;
+//     can be pulled, or was built by a script in images, which root's tests
+//     run themselves;
 //  3. the server's programs on this machine, run as an unprivileged user, on a
 //     free port of 127.0.0.1, in a directory that is removed afterwards.
 //
@@ -28,5 +29,6 @@
 //
 // These servers are for tests alone: durability is given up for speed (fsync is
 // off, which a killed process survives and a power failure does not), and the
-// passwords are no secrets.
+// passwords are no secrets. A new database has its server's default collation
+// and character set, which on MariaDB is not UTF-8 everywhere.
 package servers

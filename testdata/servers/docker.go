@@ -2,11 +2,14 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/log"
 )
@@ -84,19 +87,53 @@ func findDocker() (d *docker, err error) {
 	return &docker{provider: provider, host: host}, nil
 }
 
-// image returns an image for the kind, pulled if need be.
+// image returns an image for the kind, pulled or built if need be.
 func (d *docker) image(ctx context.Context, kind *Kind) (string, error) {
 	if image := os.Getenv(kind.ImageVar); image != "" {
 		return image, d.ensure(ctx, image)
 	}
-	err := d.ensure(ctx, kind.Image)
-	if err == nil {
+	pulled := d.ensure(ctx, kind.Image)
+	if pulled == nil {
 		return kind.Image, nil
 	}
 	if d.has(ctx, kind.LocalImage) == nil {
 		return kind.LocalImage, nil
 	}
-	return "", err
+	if ctx.Err() != nil {
+		return "", pulled
+	}
+	built := newBuilder(d.provider.Client(), kind).build(ctx)
+	if built == nil {
+		return kind.LocalImage, nil
+	}
+	if older := d.older(ctx, kind); older != "" {
+		return older, nil
+	}
+	return "", errors.Join(pulled, built)
+}
+
+// older returns the newest other image that the script has built, or "".
+func (d *docker) older(ctx context.Context, kind *Kind) string {
+	if kind.pinned {
+		return ""
+	}
+	name, _, _ := strings.Cut(kind.LocalImage, ":")
+	list, err := d.provider.Client().ImageList(ctx, client.ImageListOptions{
+		Filters: make(client.Filters).Add("reference", name),
+	})
+	if err != nil {
+		return ""
+	}
+	var newest string
+	var created int64
+	for _, image := range list.Items {
+		for _, tag := range image.RepoTags {
+			if strings.HasPrefix(tag, name+":") && image.Created > created {
+				newest, created = tag, image.Created
+			}
+		}
+	}
+	return newest
 }
 
 // ensure returns nil when the daemon has the image, or could pull it.

@@ -1,13 +1,16 @@
 #!/bin/sh
 # Makes sure that the test servers can start on this machine:
 #
-#	install.sh postgres pgbouncer ...
+#	install.sh postgres postgres15 mysql mariadb pgbouncer ...
 #
 # A server that the environment names, that has its programs here, or for which
-# Docker has an image or can pull one, is left as it is. Otherwise the Debian
-# package is installed, where that is possible, without a database cluster or a
-# running service of its own.
+# Docker has an image or can pull one, is left as it is. Otherwise an image is
+# built where Docker answers; if not, the Debian package is installed, where
+# that is possible, without a database cluster or a running service of its own.
 set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=/var/cache/onward-test
 
 say() {
 	echo "install.sh: $*" >&2
@@ -27,11 +30,12 @@ can_install() {
 	[ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null
 }
 
-# apt_install PACKAGE... installs, with fresh package lists if need be.
+# apt_install PACKAGE... installs, with fresh package lists if need be. MySQL
+# and MariaDB exclude each other, and the one that is there stays.
 apt_install() {
 	for try in 1 2; do
 		if as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
-			apt-get install -q -y --no-install-recommends "$@" >&2; then
+			apt-get install -q -y --no-install-recommends --no-remove "$@" >&2; then
 			return 0
 		fi
 		[ "$try" = 2 ] || as_root apt-get update -q >&2
@@ -55,12 +59,63 @@ has_image() {
 	timeout 60 docker pull -q "$1" >/dev/null 2>&1
 }
 
+# build_image NAME SCRIPT [ARGUMENT...] builds an image, with the lock that the
+# tests take when they do so themselves.
+build_image() {
+	docker version >/dev/null 2>&1 || return 1
+	[ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 1
+	lock=$cache/$1.lock script=$2
+	shift 2
+	say "building an image, which takes a minute or two"
+	as_root mkdir -p "$cache" &&
+		as_root env DOCKER_HOST="${DOCKER_HOST:-}" flock "$lock" "$here/images/$script" "$@" >&2
+}
+
 has_postgres() {
 	command -v postgres >/dev/null 2>&1 && return 0
 	for program in /usr/lib/postgresql/*/bin/postgres; do
 		[ -x "$program" ] && return 0
 	done
 	return 1
+}
+
+has_postgres15() {
+	[ -x /usr/lib/postgresql/15/bin/postgres ]
+}
+
+has_mysql() {
+	for program in mysqld /usr/sbin/mysqld "$cache/mysql/sbin/mysqld"; do
+		# MariaDB's server also goes by this name.
+		case $("$program" --version 2>/dev/null || true) in
+		"" | *MariaDB*) ;;
+		*) return 0 ;;
+		esac
+	done
+	return 1
+}
+
+has_mariadb() {
+	command -v mariadb-install-db >/dev/null 2>&1 && command -v my_print_defaults >/dev/null 2>&1 || return 1
+	command -v mariadbd >/dev/null 2>&1 || [ -x /usr/sbin/mariadbd ]
+}
+
+# Both packages are programs only, without a service.
+install_mariadb() {
+	# A list of words on purpose.
+	# shellcheck disable=SC2086
+	apt_install $package
+}
+
+# A stable Debian has no MySQL.
+install_mysql() {
+	apt_install "$package" || {
+		say "building $cache/mysql from a later Debian, which takes a minute or two"
+		as_root "$here/images/mysql-programs.sh" >&2
+	}
+}
+
+install_postgres15() {
+	install_postgres
 }
 
 # The package creates and starts a cluster on port 5432, unless this file says
@@ -76,7 +131,7 @@ install_postgres() {
 	trap remove_drop EXIT
 	trap 'exit 1' HUP INT TERM
 	echo "create_main_cluster = off" | as_root tee "$drop/zz-onward-test.conf" >/dev/null
-	apt_install postgresql
+	apt_install "$package"
 }
 
 remove_drop() {
@@ -125,11 +180,14 @@ remove_policy() {
 	fi
 }
 
-# ensure NAME PACKAGE DSN CHOSEN PUBLIC LOCAL
+# ensure NAME PACKAGE DSN CHOSEN PUBLIC LOCAL SCRIPT [ARGUMENT...]
 ensure() {
-	name=$1 package=$2 dsn=$3
-	shift 3
-	if [ -n "$dsn" ] || "has_$name" || has_image "$@"; then
+	name=$1 package=$2 dsn=$3 chosen=$4 public=$5 built=$6
+	shift 6
+	if [ -n "$dsn" ] || "has_$name" || has_image "$chosen" "$public" "$built"; then
+		return 0
+	fi
+	if [ -z "$chosen" ] && build_image "$name" "$@"; then
 		return 0
 	fi
 	install "$name" "$package" ", or name a server in the environment"
@@ -139,7 +197,7 @@ ensure() {
 install() {
 	name=$1 package=$2
 	if ! can_install; then
-		say "no $name: run 'apt-get install $package' as root$3"
+		say "no $name: install $package, or run this as root on a Debian that has apt-get$3"
 		return 1
 	fi
 	say "installing $package"
@@ -151,7 +209,7 @@ install() {
 }
 
 [ $# -gt 0 ] || {
-	say "usage: install.sh postgres pgbouncer ..."
+	say "usage: install.sh postgres postgres15 mysql mariadb pgbouncer ..."
 	exit 2
 }
 failed=0
@@ -159,8 +217,23 @@ for server in "$@"; do
 	case $server in
 	postgres)
 		ensure postgres postgresql "${OUTBOX_TEST_POSTGRES_DSN:-}" \
-			"${OUTBOX_TEST_POSTGRES_IMAGE:-}" postgres:18 onward-test-postgres:18 ||
-			failed=1
+			"${OUTBOX_TEST_POSTGRES_IMAGE:-}" postgres:18 onward-test-postgres:18 \
+			postgres.sh 18 sid || failed=1
+		;;
+	postgres15)
+		ensure postgres15 postgresql-15 "${OUTBOX_TEST_POSTGRES15_DSN:-}" \
+			"${OUTBOX_TEST_POSTGRES15_IMAGE:-}" postgres:15 onward-test-postgres:15 \
+			postgres.sh 15 bookworm || failed=1
+		;;
+	mysql)
+		ensure mysql mysql-server-core "${OUTBOX_TEST_MYSQL_DSN:-}" \
+			"${OUTBOX_TEST_MYSQL_IMAGE:-}" mysql:8.4 onward-test-mysql \
+			mysql.sh || failed=1
+		;;
+	mariadb)
+		ensure mariadb "mariadb-server-core mariadb-client-core" "${OUTBOX_TEST_MARIADB_DSN:-}" \
+			"${OUTBOX_TEST_MARIADB_IMAGE:-}" mariadb:10.11 onward-test-mariadb \
+			mariadb.sh || failed=1
 		;;
 	pgbouncer)
 		# A pooler in front of any of those servers; it always runs locally.

@@ -27,8 +27,17 @@ type Kind struct {
 	Image string
 	// LocalImage is the image that the script in images builds.
 	LocalImage string
-	// Package is the Debian package that brings the server's programs.
+	// Package names the Debian packages, separated by spaces, that bring the
+	// server's programs.
 	Package string
+
+	// script builds LocalImage: its name in images, and its arguments.
+	script []string
+	// installer is the command that brings the programs, where that is not
+	// simply the installation of Package.
+	installer string
+	// pinned says that no other version of the server will do.
+	pinned bool
 
 	// accounts are the users that may own the server when root starts it, the
 	// most specific first.
@@ -66,7 +75,7 @@ type engine interface {
 	localDSN(port int) string
 }
 
-var kinds = []*Kind{Postgres}
+var kinds = []*Kind{Postgres, Postgres15, MySQL, MariaDB}
 
 // Kinds returns all kinds of servers.
 func Kinds() []*Kind { return slices.Clone(kinds) }

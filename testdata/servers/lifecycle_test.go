@@ -6,115 +6,120 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
-// origins starts a server in each way that this machine offers.
+// origins starts a server of each engine in each way that this machine offers.
 func origins(t *testing.T, f func(t *testing.T, s *Server)) {
 	starts := map[string]func(context.Context, *Kind) (*Server, error){
 		FromLocal: startLocal, FromContainer: startContainer,
 	}
-	for origin, start := range starts {
-		t.Run(origin, func(t *testing.T) {
-			t.Parallel()
-			s, err := start(t.Context(), Postgres)
-			if errors.Is(err, errUnavailable) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := s.Stop(context.Background()); err != nil {
-					t.Error(err)
+	for _, kind := range []*Kind{Postgres, MySQL, MariaDB} {
+		for origin, start := range starts {
+			t.Run(kind.Name+"/"+origin, func(t *testing.T) {
+				t.Parallel()
+				skip(t, kind)
+				s, err := start(t.Context(), kind)
+				if errors.Is(err, errUnavailable) {
+					t.Skip(err)
 				}
-			}()
-			t.Log(s)
-			if s.Origin != origin {
-				t.Errorf("origin %s", s.Origin)
-			}
-			f(t, s)
-		})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := s.Stop(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}()
+				t.Log(s)
+				if s.Origin != origin {
+					t.Errorf("origin %s", s.Origin)
+				}
+				f(t, s)
+			})
+		}
 	}
 }
 
-func TestRestartKeepsData(t *testing.T) {
+// TestLifecycle is one test since starting takes seconds.
+func TestLifecycle(t *testing.T) {
 	origins(t, func(t *testing.T, s *Server) {
-		execute(t, s.DSN, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (42)")
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := query[int](t, s.DSN, "SELECT x FROM t"); got != 42 {
-			t.Errorf("got %d", got)
-		}
+		dsn := CreateDatabase(t, s)
+		execute(t, dsn, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)")
+		restartKeepsData(t, s, dsn)
+		killThenRestartRecovers(t, s, dsn)
+		stopLeavesNothing(t, s)
 	})
 }
 
-func TestKillThenRestartRecovers(t *testing.T) {
-	origins(t, func(t *testing.T, s *Server) {
-		execute(t, s.DSN, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (42)")
-		// A backend that is busy does not notice that its parent is gone.
-		asleep := make(chan error, 1)
-		go func() { asleep <- sleepOn(t.Context(), s.DSN) }()
-		time.Sleep(200 * time.Millisecond)
-
-		if err := s.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-asleep; err == nil {
-			t.Error("a session survived")
-		}
-		if _, err := s.kind.engine.probe(t.Context(), s.DSN); err == nil {
-			t.Error("the server still answers")
-		}
-		if err := s.Kill(t.Context()); err != nil {
-			t.Errorf("second Kill: %v", err)
-		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := query[int](t, s.DSN, "SELECT x FROM t"); got != 42 {
-			t.Errorf("got %d", got)
-		}
-	})
+func restartKeepsData(t *testing.T, s *Server, dsn string) {
+	t.Helper()
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, dsn, "SELECT sum(x) FROM t"); got != 1 {
+		t.Errorf("after a restart: %d", got)
+	}
 }
 
-func sleepOn(ctx context.Context, dsn string) error {
-	return postgres{}.connected(ctx, dsn, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SELECT pg_sleep(60)")
-		return err
-	})
+func killThenRestartRecovers(t *testing.T, s *Server, dsn string) {
+	t.Helper()
+	execute(t, dsn, "INSERT INTO t VALUES (41)")
+	// A backend that is busy does not notice that its parent is gone.
+	sleeper := session(t, dsn)
+	asleep := make(chan error, 1)
+	go func() {
+		_, err := sleeper.ExecContext(t.Context(), dialectOf(s.kind).sleep)
+		asleep <- err
+	}()
+	time.Sleep(200 * time.Millisecond)
+
+	if err := s.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-asleep; err == nil {
+		t.Error("a session survived")
+	}
+	if _, err := s.kind.engine.probe(t.Context(), s.DSN); err == nil {
+		t.Error("the server still answers")
+	}
+	if err := s.Kill(t.Context()); err != nil {
+		t.Errorf("second Kill: %v", err)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, dsn, "SELECT sum(x) FROM t"); got != 42 {
+		t.Errorf("after a kill: %d", got)
+	}
 }
 
-func TestStop(t *testing.T) {
-	origins(t, func(t *testing.T, s *Server) {
-		if err := s.Kill(t.Context()); err != nil {
-			t.Fatal(err)
+func stopLeavesNothing(t *testing.T, s *Server) {
+	t.Helper()
+	if err := s.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Errorf("Stop of a killed server: %v", err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Errorf("second Stop: %v", err)
+	}
+	if err := s.Restart(t.Context()); err == nil {
+		t.Error("Restart of a removed server succeeded")
+	}
+	switch b := s.backend.(type) {
+	case *local:
+		if _, err := os.Stat(b.dir.path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", b.dir.path, err)
 		}
-		if err := s.Stop(t.Context()); err != nil {
-			t.Errorf("Stop of a killed server: %v", err)
+	case *containerized:
+		if state, err := b.container.State(t.Context()); err == nil {
+			t.Errorf("the container is left: %s", state.Status)
 		}
-		if err := s.Stop(t.Context()); err != nil {
-			t.Errorf("second Stop: %v", err)
+		if _, err := os.Stat(b.owner.Name()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", b.owner.Name(), err)
 		}
-		if err := s.Restart(t.Context()); err == nil {
-			t.Error("Restart of a removed server succeeded")
-		}
-		switch b := s.backend.(type) {
-		case *local:
-			if _, err := os.Stat(b.dir.path); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is left: %v", b.dir.path, err)
-			}
-		case *containerized:
-			if state, err := b.container.State(t.Context()); err == nil {
-				t.Errorf("the container is left: %s", state.Status)
-			}
-			if _, err := os.Stat(b.owner.Name()); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is left: %v", b.owner.Name(), err)
-			}
-		}
-	})
+	}
 }
 
 func TestPrivate(t *testing.T) {

@@ -139,9 +139,10 @@ func unprivileged(names []string) (*account, error) {
 		errUnavailable, strings.Join(names, ", "))
 }
 
-// findPrograms returns the directory that holds all the named programs: the one
-// in PATH, or the first of dirs.
-func findPrograms(dirs []string, names ...string) (string, error) {
+// findPrograms returns the directory that holds all the named programs and is
+// acceptable, which all are without accept: the one in PATH, or the first of
+// dirs.
+func findPrograms(accept func(dir string) bool, dirs []string, names ...string) (string, error) {
 	if path, err := exec.LookPath(names[0]); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			dirs = append([]string{filepath.Dir(path)}, dirs...)
@@ -154,9 +155,24 @@ next:
 				continue next
 			}
 		}
+		if accept != nil && !accept(dir) {
+			continue
+		}
 		return filepath.Abs(dir)
 	}
 	return "", fmt.Errorf("local programs %w: %s not found", errUnavailable, strings.Join(names, " and "))
+}
+
+// programVersion returns what a program says of its version, "" if it does not
+// answer.
+func programVersion(program string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 // tail returns the last lines of an output.

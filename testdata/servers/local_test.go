@@ -72,6 +72,7 @@ func scratchDirs(t *testing.T) map[string]bool {
 	return dirs
 }
 
+// orphanVar names, in a child, the kind of server to start.
 const orphanVar = "ONWARD_TEST_ORPHAN"
 
 // TestServerDiesWithParent kills a process that has started a server, as a
@@ -80,11 +81,21 @@ func TestServerDiesWithParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a process that its parent died")
 	}
-	if os.Getenv(orphanVar) != "" {
-		parent(t)
+	if name := os.Getenv(orphanVar); name != "" {
+		parent(t, name)
 	}
+	for _, kind := range []*Kind{Postgres, MySQL, MariaDB} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			skip(t, kind)
+			diesWithParent(t, kind)
+		})
+	}
+}
+
+func diesWithParent(t *testing.T, kind *Kind) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithParent$")
-	cmd.Env = append(os.Environ(), orphanVar+"=1")
+	cmd.Env = append(os.Environ(), orphanVar+"="+kind.Name)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +116,7 @@ func TestServerDiesWithParent(t *testing.T) {
 			t.Skip("no local server")
 		}
 	}
-	if _, err := (postgres{}).probe(t.Context(), dsn); err != nil {
+	if _, err := kind.engine.probe(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -122,14 +133,18 @@ func TestServerDiesWithParent(t *testing.T) {
 			t.Fatalf("the server in %s outlives its parent", dir)
 		}
 	}
-	if _, err := (postgres{}).probe(t.Context(), dsn); err == nil {
+	if _, err := kind.engine.probe(t.Context(), dsn); err == nil {
 		t.Error("the server still answers")
 	}
 }
 
 // parent starts a server and waits to be killed.
-func parent(t *testing.T) {
-	s, err := startLocal(t.Context(), Postgres)
+func parent(t *testing.T, name string) {
+	kind, err := Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := startLocal(t.Context(), kind)
 	if errors.Is(err, errUnavailable) {
 		t.Skip(err)
 	}

@@ -149,7 +149,7 @@ func (p pooler) probe(ctx context.Context, dsn string) (version string, err erro
 }
 
 func (pooler) findPrograms() (string, error) {
-	return findPrograms([]string{"/usr/sbin"}, "pgbouncer")
+	return findPrograms(nil, []string{"/usr/sbin"}, "pgbouncer")
 }
 
 // settings is the configuration file. What it leaves out has PgBouncer's

@@ -266,7 +266,7 @@ func TestPgBouncerSkip(t *testing.T) {
 type withoutPooler struct{ pooler }
 
 func (withoutPooler) findPrograms() (string, error) {
-	return findPrograms(nil, "onward-no-such-program")
+	return findPrograms(nil, nil, "onward-no-such-program")
 }
 
 // TestPgBouncerMissing checks that the user is told what to do, in one line.

@@ -17,7 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Postgres is PostgreSQL.
+// Postgres is PostgreSQL: version 18 in a container, otherwise the newest one
+// on this machine.
 var Postgres = &Kind{
 	Name:        "postgres",
 	EnvVar:      "OUTBOX_TEST_POSTGRES_DSN",
@@ -25,13 +26,32 @@ var Postgres = &Kind{
 	Image:       "postgres:18",
 	LocalImage:  "onward-test-postgres:18",
 	Package:     "postgresql",
+	script:      []string{"postgres.sh", "18", "sid"},
 	accounts:    []string{"postgres", "nobody"},
 	stopSignal:  syscall.SIGINT,  // "fast" shutdown
 	deathSignal: syscall.SIGQUIT, // "immediate" shutdown, frees shared memory
 	engine:      postgres{},
 }
 
-type postgres struct{}
+// Postgres15 is PostgreSQL 15 and no other version.
+var Postgres15 = &Kind{
+	Name:        "postgres15",
+	EnvVar:      "OUTBOX_TEST_POSTGRES15_DSN",
+	ImageVar:    "OUTBOX_TEST_POSTGRES15_IMAGE",
+	Image:       "postgres:15",
+	LocalImage:  "onward-test-postgres:15",
+	Package:     "postgresql-15",
+	script:      []string{"postgres.sh", "15", "bookworm"},
+	pinned:      true,
+	accounts:    Postgres.accounts,
+	stopSignal:  Postgres.stopSignal,
+	deathSignal: Postgres.deathSignal,
+	engine:      postgres{major: "15"},
+}
+
+type postgres struct {
+	major string // the only version that will do, "" for any
+}
 
 const postgresPassword = "outbox"
 
@@ -59,6 +79,9 @@ func (p postgres) probe(ctx context.Context, dsn string) (version string, err er
 	})
 	// Packagers add the name of their package.
 	version, _, _ = strings.Cut(version, " ")
+	if major, _, _ := strings.Cut(version, "."); err == nil && p.major != "" && p.major != major {
+		return "", fmt.Errorf("PostgreSQL %s is wanted, this is %s", p.major, version)
+	}
 	return version, err
 }
 
@@ -155,7 +178,13 @@ func (p postgres) container() containerSpec {
 	}
 }
 
-func (postgres) findPrograms() (string, error) {
+func (p postgres) findPrograms() (string, error) {
+	if p.major != "" {
+		return findPrograms(func(dir string) bool {
+			version := programVersion(filepath.Join(dir, "postgres"))
+			return strings.Contains(version, " "+p.major+".")
+		}, []string{"/usr/lib/postgresql/" + p.major + "/bin"}, "postgres", "initdb")
+	}
 	// Debian keeps the major versions apart, and out of PATH.
 	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -164,7 +193,7 @@ func (postgres) findPrograms() (string, error) {
 	slices.SortFunc(dirs, func(a, b string) int {
 		return cmp.Compare(debianVersion(b), debianVersion(a))
 	})
-	return findPrograms(dirs, "postgres", "initdb")
+	return findPrograms(nil, dirs, "postgres", "initdb")
 }
 
 // debianVersion returns the version in a path such as

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -19,38 +17,9 @@ func everyKind(t *testing.T, f func(t *testing.T, kind *Kind)) {
 	}
 }
 
-// query runs a statement on Postgres and returns the single value it yields.
-func query[T any](t *testing.T, dsn, sql string) T {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	var value T
-	if err := conn.QueryRow(t.Context(), sql).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return value
-}
-
-// execute runs statements on Postgres.
-func execute(t *testing.T, dsn string, statements ...string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	for _, sql := range statements {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-}
-
 func TestGetSharesOneServer(t *testing.T) {
 	everyKind(t, func(t *testing.T, kind *Kind) {
+		t.Parallel() // they start side by side
 		first := Get(t, kind)
 		for range 4 {
 			t.Run("parallel", func(t *testing.T) {
@@ -103,7 +72,7 @@ func TestEnvironmentMustAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv(kind.EnvVar, kind.engine.localDSN(port))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		s, err := Start(ctx, kind)
 		if err == nil {
@@ -160,7 +129,7 @@ func TestNothingFound(t *testing.T) {
 type withoutPrograms struct{ postgres }
 
 func (withoutPrograms) findPrograms() (string, error) {
-	return findPrograms(nil, "onward-no-such-program")
+	return findPrograms(nil, nil, "onward-no-such-program")
 }
 
 func TestChosenOrigin(t *testing.T) {
@@ -218,67 +187,5 @@ func TestSkip(t *testing.T) {
 	})
 	if !skipped {
 		t.Error("Get did not skip")
-	}
-}
-
-func TestCreateDatabase(t *testing.T) {
-	server := Get(t, Postgres)
-	const current = "SELECT current_database()::text"
-	var first, second string
-	var forgotten *pgx.Conn
-	t.Run("use", func(t *testing.T) {
-		a, b := CreateDatabase(t, server), CreateDatabase(t, server)
-		first, second = query[string](t, a, current), query[string](t, b, current)
-		if first == second {
-			t.Errorf("both are %s", first)
-		}
-		// What a failed test may leave: a slot, a prepared transaction and a
-		// connection.
-		execute(t, b, "SELECT pg_create_logical_replication_slot('left', 'pgoutput')")
-		execute(t, a, "CREATE TABLE t (x int)",
-			"BEGIN", "INSERT INTO t VALUES (1)", "PREPARE TRANSACTION 'it''s left'")
-		conn, err := pgx.Connect(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		forgotten = conn
-	})
-	defer func() { _ = forgotten.Close(t.Context()) }()
-	left := query[int](t, server.DSN,
-		"SELECT count(*)::int FROM pg_database WHERE datname IN ('"+first+"', '"+second+"')")
-	if left != 0 {
-		t.Errorf("%d databases are left", left)
-	}
-}
-
-func TestPostgresSettings(t *testing.T) {
-	server := Get(t, Postgres)
-	if server.Origin == FromEnvironment {
-		t.Skip("the settings of a server from the environment are its owner's")
-	}
-	for name, want := range map[string]string{
-		"max_connections": "300", "max_prepared_transactions": "64",
-		"wal_level": "logical", "server_encoding": "UTF8",
-	} {
-		if got := query[string](t, server.DSN, "SHOW "+name); got != want {
-			t.Errorf("%s = %s, want %s", name, got, want)
-		}
-	}
-}
-
-func TestPostgresWithDatabase(t *testing.T) {
-	for dsn, want := range map[string]string{
-		"postgres://u:p@h:1/old?sslmode=disable":   "postgres://u:p@h:1/new?sslmode=disable",
-		"postgresql://h/?dbname=old&x=1":           "postgresql://h/new?x=1",
-		"host=h dbname=old user=u sslmode=disable": "host=h dbname=old user=u sslmode=disable dbname=new",
-	} {
-		got, err := postgres{}.withDatabase(dsn, "new")
-		if err != nil || got != want {
-			t.Errorf("withDatabase(%q) = %q, %v, want %q", dsn, got, err, want)
-		}
-		config, err := pgx.ParseConfig(got)
-		if err != nil || config.Database != "new" {
-			t.Errorf("%q leads to %v, %v", got, config, err)
-		}
 	}
 }

@@ -65,10 +65,18 @@ func StartOwn(ctx context.Context, kind *Kind) (*Server, error) {
 	}
 	err := errors.Join(localErr, containerErr)
 	if unavailable(localErr) && unavailable(containerErr) {
-		return nil, fmt.Errorf("no %s server: run 'apt-get install %s' or set %s (%s)",
-			kind.Name, kind.Package, kind.EnvVar, oneLine(err))
+		return nil, fmt.Errorf("no %s server: run '%s' or set %s (%s)",
+			kind.Name, kind.installation(), kind.EnvVar, oneLine(err))
 	}
 	return nil, err
+}
+
+// installation is the command that brings the server's programs.
+func (k *Kind) installation() string {
+	if k.installer != "" {
+		return k.installer
+	}
+	return "apt-get install " + k.Package
 }
 
 // unavailable reports whether an origin was not tried or is not there.

@@ -14,9 +14,10 @@ import (
 	"time"
 )
 
-// Limits for what a test waits for: starting may include pulling an image.
+// Limits for what a test waits for: starting may include pulling an image, or
+// building one.
 const (
-	startTimeout = 4 * time.Minute
+	startTimeout = 8 * time.Minute
 	adminTimeout = 30 * time.Second
 )
 

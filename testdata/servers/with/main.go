@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	startTimeout = 4 * time.Minute
+	startTimeout = 8 * time.Minute // images may be built
 	stopTimeout  = time.Minute
 )
 
