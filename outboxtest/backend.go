@@ -37,6 +37,10 @@ type Backend struct {
 	// OneWriter says that a second transaction that writes waits until the
 	// first has ended.
 	OneWriter bool
+	// SavepointsBlock says that a producer which rolled a savepoint back lets
+	// the others wait until it ends, as InnoDB's gap locks do under REPEATABLE
+	// READ.
+	SavepointsBlock bool
 	// OneConnection says that the pool has one connection.
 	OneConnection bool
 }

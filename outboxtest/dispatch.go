@@ -31,6 +31,7 @@ func (s *suite) subscribe(d *events.Dispatcher, name string, h events.Handler) {
 
 func (s *suite) pass(d *events.Dispatcher, want int) {
 	s.Helper()
+	s.settled()
 	n, err := d.RunOnce(s.ctx, 100)
 	require.NoError(s, err)
 	require.Equal(s, want, n)
@@ -78,6 +79,7 @@ var dispatcherRules = []rule{
 	}},
 	{"a failing handler stops the batch, not the event's other handlers", func(s *suite) {
 		s.commit(numbered("e", 3)...)
+		s.settled()
 		broken := true
 		d := s.dispatcher()
 		s.subscribe(d, "fails", func(ctx context.Context, evt events.Event) error {
@@ -104,6 +106,7 @@ var dispatcherRules = []rule{
 	}},
 	{"an event that has failed often enough is a dead letter, and the cursor moves on", func(s *suite) {
 		s.commit(numbered("e", 2)...)
+		s.settled()
 		runs := 0
 		poison := func(ctx context.Context, evt events.Event) error {
 			if evt.ID != "e-0000" {
@@ -143,6 +146,7 @@ var dispatcherRules = []rule{
 	}},
 	{"a panic and runtime.Goexit of a handler are failures", func(s *suite) {
 		s.commit(record("a"))
+		s.settled()
 		d := s.dispatcher(events.WithMaxAttempts(2))
 		s.subscribe(d, "panics", func(ctx context.Context, _ events.Event) error {
 			require.NoError(s, s.Put(ctx, "panics", "applied"))
@@ -165,6 +169,7 @@ var dispatcherRules = []rule{
 	{"a handler whose transaction the server ended has failed", func(s *suite) {
 		needs(s, s.EndTransaction, "EndTransaction")
 		s.commit(record("a"))
+		s.settled()
 		ended := true
 		d := s.dispatcher()
 		s.subscribe(d, "h", func(ctx context.Context, evt events.Event) error {
@@ -184,6 +189,7 @@ var dispatcherRules = []rule{
 	}},
 	{"cancelling a pass spends no attempt and keeps what is settled", func(s *suite) {
 		s.commit(numbered("e", 3)...)
+		s.settled()
 		ctx, cancel := context.WithCancel(s.ctx)
 		d := s.dispatcher()
 		s.subscribe(d, "h", func(ctx context.Context, evt events.Event) error {
@@ -202,6 +208,7 @@ var dispatcherRules = []rule{
 	}},
 	{"a pass inside a transaction is refused", func(s *suite) {
 		s.commit(record("a"))
+		s.settled()
 		require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
 			_, err := s.dispatcher().RunOnce(ctx, 1)
 			require.ErrorIs(s, err, persistence.ErrInTransaction)
@@ -231,6 +238,7 @@ var dispatcherRules = []rule{
 			runs := 0
 			s.subscribe(d, handler, func(context.Context, events.Event) error { runs++; return nil })
 			return func() int {
+				s.settled()
 				_, err := d.RunOnce(s.ctx, 100)
 				require.NoError(s, err)
 				return runs
@@ -247,6 +255,7 @@ var dispatcherRules = []rule{
 	{"two dispatchers that race apply every event once", func(s *suite) {
 		s.needsConcurrency()
 		s.commit(numbered("e", 20)...)
+		s.settled()
 		// Both meet at the first event before either is done with it.
 		var met sync.WaitGroup
 		met.Add(2)

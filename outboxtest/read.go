@@ -80,6 +80,9 @@ var readRules = []rule{
 	{"older rows that were appended together are still delivered, too", func(s *suite) { s.lateCommit(3) }},
 	{"a savepoint that is rolled back does not uncover an older open row", func(s *suite) {
 		s.needsConcurrency()
+		if s.SavepointsBlock {
+			s.Skip("cannot occur: the other producer waits")
+		}
 		late := s.begin(func(ctx context.Context) error {
 			if err := s.Outbox.Append(ctx, record("late")); err != nil {
 				return err
@@ -94,7 +97,7 @@ var readRules = []rule{
 			return nil
 		})
 		s.commit(record("early"))
-		first := s.read(beginning)
+		first := s.readNow(beginning)
 		cursor := beginning
 		if len(first) > 0 {
 			cursor = first[len(first)-1].Cursor()
@@ -191,7 +194,7 @@ func (s *suite) lateCommit(n int) {
 	// are still open.
 	cursor := beginning
 	seen := []string{}
-	for _, r := range s.read(cursor) {
+	for _, r := range s.readNow(cursor) {
 		cursor = r.Cursor()
 		seen = append(seen, r.ID)
 	}

@@ -66,8 +66,27 @@ func (s *suite) commit(records ...persistence.Record) {
 	}))
 }
 
-// read returns everything that a cursor sees from after on.
+// read waits until a cursor sees all that is committed, and returns what it
+// sees from after on. No producer may be open.
 func (s *suite) read(after persistence.Cursor) []persistence.Record {
+	s.Helper()
+	committed, err := s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{After: after, Frontier: after, Limit: 100_000})
+	require.NoError(s, err)
+	for {
+		seen := s.readNow(after)
+		if len(seen) >= len(committed) {
+			return seen
+		}
+		select { // the safe mark may follow the clock in steps
+		case <-time.After(5 * time.Millisecond):
+		case <-s.ctx.Done():
+			s.Fatalf("a cursor sees %d of %d committed records, and no producer is open", len(seen), len(committed))
+		}
+	}
+}
+
+// readNow returns what a cursor sees at once.
+func (s *suite) readNow(after persistence.Cursor) []persistence.Record {
 	s.Helper()
 	var all []persistence.Record
 	for {
@@ -79,6 +98,12 @@ func (s *suite) read(after persistence.Cursor) []persistence.Record {
 		all = append(all, page...)
 		after = page[len(page)-1].Cursor()
 	}
+}
+
+// settled waits until a cursor sees all that is committed.
+func (s *suite) settled() {
+	s.Helper()
+	s.read(beginning)
 }
 
 func ids(records []persistence.Record) []string {
