@@ -115,7 +115,7 @@ func open(db *gorm.DB) (stdsql.Pool, *sqlstore.Dialect, error) {
 	if err != nil {
 		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
 	}
-	dialects := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "sqlite": sqlstore.SQLite}
+	dialects := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL, "sqlite": sqlstore.SQLite}
 	dialect, ok := dialects[db.Name()]
 	if !ok {
 		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: no support for the database %q", persistence.ErrInvalid, db.Name())

@@ -14,7 +14,7 @@ import (
 // nothing; {schema_name} for the schema's bare name; {prefix} for the tables'
 // prefix. A line "-- statement" separates statements.
 //
-//go:embed postgres/*.sql sqlite/*.sql
+//go:embed mysql/*.sql postgres/*.sql sqlite/*.sql
 var Files embed.FS
 
 // Version is the schema version that this version of the library works with.
@@ -23,6 +23,7 @@ const Version = 1
 // Dialects that have a folder in [Files].
 const (
 	Postgres = "postgres"
+	MySQL    = "mysql" // and MariaDB
 	SQLite   = "sqlite"
 )
 

@@ -14,7 +14,7 @@ import (
 func TestEveryDialectEndsAtTheVersion(t *testing.T) {
 	dialects, err := fs.ReadDir(schema.Files, ".")
 	require.NoError(t, err)
-	require.Len(t, dialects, 2)
+	require.Len(t, dialects, 3)
 	for _, d := range dialects {
 		migrations, err := schema.Render(d.Name(), schema.Naming{Prefix: "x_"})
 		require.NoError(t, err)

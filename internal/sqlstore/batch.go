@@ -23,6 +23,7 @@ type jsonRecord struct {
 
 type jsonKey struct {
 	Micros  int64  `json:"micros"`
+	At      string `json:"at"` // the same, for MySQL
 	ID      string `json:"id"`
 	Handler string `json:"handler,omitempty"`
 }
@@ -48,7 +49,7 @@ func encodeRecords(records []persistence.Record) (keys string, payloads []byte, 
 func encodeMarkers(markers []persistence.Marker) (string, error) {
 	keys := make([]jsonKey, len(markers))
 	for i, m := range markers {
-		keys[i] = jsonKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
+		keys[i] = jsonKey{m.Event.CreatedTime.UnixMicro(), m.Event.CreatedTime.UTC().Format(mysqlTime), m.Event.ID, m.Handler}
 	}
 	text, err := json.Marshal(keys)
 	return string(text), err

@@ -35,6 +35,7 @@ type Store struct {
 	cfg     Config
 	sql     statements // with the names filled in
 	table   string     // the outbox, for messages
+	mark    markReader
 	checked atomic.Bool
 }
 
@@ -55,6 +56,8 @@ func New(cfg Config) *Store {
 	}
 	if s.cfg.Invalid == nil {
 		s.sql = cfg.Dialect.statements.expand(cfg.Naming)
+		s.mark = cfg.Dialect.newSafeMark()
+		s.cfg.Pool = s.wrapped(cfg.Pool)
 	}
 	return s
 }
@@ -77,6 +80,13 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
 }
 
+func (s *Store) wrapped(conn Conn) Conn {
+	if s.cfg.Dialect.wrap == nil {
+		return conn
+	}
+	return s.cfg.Dialect.wrap(conn)
+}
+
 // tx returns the transaction that ctx carries.
 func (s *Store) tx(ctx context.Context) (Conn, error) {
 	if s.cfg.Invalid != nil {
@@ -86,7 +96,7 @@ func (s *Store) tx(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
 	}
-	conn := joined{tx.(Conn)}
+	conn := joined{s.wrapped(tx.(Conn))}
 	if err := s.checkSchema(ctx, conn); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -19,8 +20,16 @@ type Dialect struct {
 	statements statements
 	// encodeTime makes a statement argument of a time.
 	encodeTime func(time.Time) any
-	// safeMark reads the fence.
-	safeMark func(ctx context.Context, conn Conn, s *statements) (mark, error)
+	// newSafeMark returns the reader of a store's fence.
+	newSafeMark func() markReader
+	// wrap translates arguments, where the database cannot number them; or nil.
+	wrap func(Conn) Conn
+	// isDuplicate reports whether an error says that a key exists already, on
+	// databases where the statement cannot tell by its rows; or nil.
+	isDuplicate func(error) bool
+	// endsTransaction reports errors that end the whole transaction on this
+	// kind of database; or nil.
+	endsTransaction func(error) bool
 	// Begin replaces the driver's begin, where that would take its locks too
 	// late.
 	Begin []string
@@ -35,10 +44,22 @@ type Dialect struct {
 	OneWriter bool
 }
 
+// markReader reads the safe mark from the fence.
+type markReader func(ctx context.Context, conn Conn, s *statements) (mark, error)
+
 // mark is a safe mark and the server that told it.
 type mark struct {
 	persistence.SafeMark
 	server int64
+}
+
+// oneStatementMark reads a safe mark that the database knows by itself.
+func oneStatementMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
+	var m mark
+	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
+		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
+	})
+	return m, err
 }
 
 // statements are the texts of a dialect. Each field says in its dialect's file
@@ -48,7 +69,8 @@ type statements struct {
 	// outbox
 	AppendRecord  string // id, account, aggregate type, aggregate id, event type, payload
 	AppendRecords string // records as JSON, payloads
-	SafeMark      string
+	SampleClock   string // or ""
+	SafeMark      string // the slot of now, where there are slots
 	ReadAfter     string // after time, after id, mark, limit
 	ReadWindow    string // after time, after id, frontier time, frontier id, limit
 	ReadKeys      string // keys as JSON
@@ -85,6 +107,7 @@ type statements struct {
 	SchemaVersion     string
 	IsolateMigrations string // or ""
 	LockMigrations    string // or ""
+	UnlockMigrations  string // or ""
 }
 
 // sqlState returns the SQLSTATE of an error, or "". Drivers of PostgreSQL name
@@ -97,19 +120,25 @@ func sqlState(err error) string {
 	return ""
 }
 
+// gone reports whether an error says that the transaction, or the connection
+// under it, is no more.
+func gone(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
+		err != nil && strings.HasSuffix(err.Error(), "invalid connection") // go-sql-driver's, told by its text to do without an import
+}
+
 // EndsTransaction reports whether the server ends the whole transaction, or the
 // connection, with an error of this kind.
 func (d *Dialect) EndsTransaction(err error) bool {
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) {
+	if gone(err) {
 		return true
 	}
 	switch state := sqlState(err); {
 	case len(state) != 5:
-		return false
 	case state[:2] == "08", // connection exception
 		state == "57P01", state == "57P02", state == "57P03", // the server shuts down or ends the session
 		state == "25P03", state == "25P04": // idle in transaction too long, transaction too long
 		return true
 	}
-	return false
+	return d.endsTransaction != nil && d.endsTransaction(err)
 }

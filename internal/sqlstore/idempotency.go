@@ -18,6 +18,9 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 			return nil, err
 		}
 		n, err := conn.Exec(ctx, s.sql.RecordMarker, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
+		if duplicate := s.cfg.Dialect.isDuplicate; duplicate != nil && duplicate(err) {
+			continue
+		}
 		if err != nil {
 			return nil, s.failed(err, "record the marker of event %s, handler %q", m.Event, m.Handler)
 		}

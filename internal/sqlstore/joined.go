@@ -2,9 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
@@ -25,8 +22,7 @@ func (j joined) Query(ctx context.Context, query string, args []any, row func(fu
 }
 
 func endedBefore(err error) error {
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
-		sqlState(err) == "25P02" { // in failed transaction
+	if gone(err) || sqlState(err) == "25P02" { // in failed transaction
 		return fmt.Errorf("%w: it has ended, or an earlier statement of it has failed: %w", persistence.ErrNoTransaction, err)
 	}
 	return err

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
@@ -22,7 +23,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.Atomically(ctx, func(ctx context.Context) error {
+	return s.Atomically(ctx, func(ctx context.Context) (err error) {
 		tx, err := persistence.Current(ctx, s.cfg.Database)
 		if err != nil {
 			return err
@@ -32,9 +33,15 @@ func (s *Store) Migrate(ctx context.Context) error {
 			if statement == "" {
 				continue
 			}
-			if _, err := conn.Exec(ctx, statement); err != nil {
+			if err := lock(ctx, conn, statement); err != nil {
 				return s.failed(err, "lock the migrations")
 			}
+		}
+		if s.sql.UnlockMigrations != "" {
+			defer func() {
+				unlockErr := lock(context.WithoutCancel(ctx), conn, s.sql.UnlockMigrations)
+				err = errors.Join(err, s.failed(unlockErr, "unlock the migrations"))
+			}()
 		}
 		version, err := s.version(ctx, conn)
 		if err != nil {
@@ -52,6 +59,21 @@ func (s *Store) Migrate(ctx context.Context) error {
 					return s.failed(err, "migration %04d_%s", m.Version, m.Name)
 				}
 			}
+		}
+		return nil
+	})
+}
+
+// lock runs a statement that takes or gives up a lock. MySQL answers 0 where it
+// could not.
+func lock(ctx context.Context, conn Conn, statement string) error {
+	return conn.Query(ctx, statement, nil, func(scan func(...any) error) error {
+		var answer any
+		if err := scan(&answer); err != nil {
+			return err
+		}
+		if n, ok := answer.(int64); ok && n == 0 {
+			return errors.New("another replica has held it for a minute")
 		}
 		return nil
 	})

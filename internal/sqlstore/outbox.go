@@ -55,7 +55,7 @@ func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit i
 		return nil, err
 	}
 	// The mark comes first, and in a statement of its own.
-	m, err := s.cfg.Dialect.safeMark(ctx, conn, &s.sql)
+	m, err := s.safeMark(ctx, conn)
 	if err != nil {
 		return nil, s.failed(err, "read after %s", after)
 	}
@@ -171,8 +171,19 @@ func (s *Store) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
 	if err != nil {
 		return persistence.SafeMark{}, err
 	}
-	m, err := s.cfg.Dialect.safeMark(ctx, conn, &s.sql)
+	m, err := s.safeMark(ctx, conn)
 	return m.SafeMark, s.failed(err, "safe mark")
+}
+
+func (s *Store) safeMark(ctx context.Context, conn Conn) (mark, error) {
+	m, err := s.mark(ctx, conn, &s.sql)
+	if err == nil && m.server == 0 {
+		err = fmt.Errorf("%w: what producers hold open is not visible on a standby; connect to the primary", persistence.ErrNotPrimary)
+	}
+	if err != nil {
+		return mark{}, fmt.Errorf("read the safe mark: %w", err)
+	}
+	return m, nil
 }
 
 // CountRows implements persistence.OutboxStore.

@@ -1,19 +1,16 @@
 package sqlstore
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
 )
 
 // Postgres is PostgreSQL 15 and newer.
 var Postgres = &Dialect{
-	Name:       schema.Postgres,
-	encodeTime: func(t time.Time) any { return t.UTC() },
-	safeMark:   postgresMark,
+	Name:        schema.Postgres,
+	encodeTime:  func(t time.Time) any { return t.UTC() },
+	newSafeMark: func() markReader { return oneStatementMark },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
@@ -218,18 +215,4 @@ DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id,
 		// Released with the migration's transaction.
 		LockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
 	},
-}
-
-func postgresMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
-	var m mark
-	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
-		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
-	})
-	if err != nil {
-		return mark{}, fmt.Errorf("read the safe mark: %w", err)
-	}
-	if m.server == 0 {
-		return mark{}, fmt.Errorf("read the safe mark: %w: what producers hold open is not visible on a standby; connect to the primary", persistence.ErrNotPrimary)
-	}
-	return m, nil
 }

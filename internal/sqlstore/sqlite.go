@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,9 +10,9 @@ import (
 // SQLite is SQLite 3.42 and newer, through any driver. Times are integers,
 // microseconds since the Unix epoch.
 var SQLite = &Dialect{
-	Name:       schema.SQLite,
-	encodeTime: func(t time.Time) any { return t.UnixMicro() },
-	safeMark:   sqliteMark,
+	Name:        schema.SQLite,
+	encodeTime:  func(t time.Time) any { return t.UnixMicro() },
+	newSafeMark: func() markReader { return oneStatementMark },
 	// A deferred transaction that reads first and writes later fails when
 	// somebody else has written in between.
 	Begin:     []string{Rollback, `BEGIN IMMEDIATE`},
@@ -181,15 +179,4 @@ DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler
 		// BEGIN IMMEDIATE is the lock.
 		LockMigrations: ``,
 	},
-}
-
-func sqliteMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
-	var m mark
-	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
-		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server)
-	})
-	if err != nil {
-		return mark{}, fmt.Errorf("read the safe mark: %w", err)
-	}
-	return m, nil
 }

@@ -27,6 +27,12 @@ func (t timestamp) Scan(src any) error {
 		*t.dest = v.UTC()
 	case int64:
 		*t.dest = time.UnixMicro(v).UTC()
+	case []byte:
+		return t.Scan(string(v))
+	case string:
+		at, err := decodeMySQLTime(v)
+		*t.dest = at
+		return err
 	default:
 		return fmt.Errorf("%w: a time column holds a %T", persistence.ErrSchema, src)
 	}

@@ -83,6 +83,8 @@ func busyOutbox(t testing.TB, db *gorm.DB) {
 	}))
 	d := events.NewDispatcher(outbox, outbox, outbox, outbox, events.WithMaxAttempts(1))
 	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return errors.New("broken") }))
-	_, err := d.RunOnce(t.Context(), 2)
-	require.ErrorIs(t, err, events.ErrDeadLettered)
+	for err := error(nil); !errors.Is(err, events.ErrDeadLettered); { // the safe mark may follow in steps
+		require.NoError(t, err)
+		_, err = d.RunOnce(t.Context(), 2)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
@@ -38,32 +39,62 @@ var Servers = []Server{
 			}
 		},
 	},
-	{
-		Name:    "postgres",
+	postgresServer(servers.Postgres, true),
+	postgresServer(servers.Postgres15, false),
+	mysqlServer(servers.MySQL, "transaction_isolation"),
+	mysqlServer(servers.MariaDB, "tx_isolation"),
+}
+
+// postgresServer is PostgreSQL, with all the modes of its driver or only the
+// default one.
+func postgresServer(kind *servers.Kind, modes bool) Server {
+	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
+	s := Server{
+		Name:    kind.Name,
 		Schemas: true,
-		Gorm: func(t testing.TB) gorm.Dialector {
-			return postgres.Open(PostgresDSN(t))
+		Gorm:    func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
+	}
+	if !modes {
+		return s
+	}
+	s.Modes = map[string]func(t testing.TB) gorm.Dialector{
+		"simple protocol": func(t testing.TB) gorm.Dialector {
+			return postgres.New(postgres.Config{DSN: dsn(t), PreferSimpleProtocol: true})
 		},
+		// How pgx is configured behind a pooler that hands out a server
+		// connection for a transaction at a time.
+		"no prepared statements": func(t testing.TB) gorm.Dialector {
+			config, err := pgx.ParseConfig(dsn(t))
+			require.NoError(t, err)
+			config.DefaultQueryExecMode = pgx.QueryExecModeExec
+			config.StatementCacheCapacity = 0
+			return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
+		},
+		// A prepared statement would be missing on the next server connection,
+		// so pgx may not keep any.
+		"transaction pooler": func(t testing.TB) gorm.Dialector {
+			return postgres.Open(servers.PgBouncer(t, dsn(t)) + "&default_query_exec_mode=exec")
+		},
+	}
+	return s
+}
+
+// mysqlServer is MySQL or MariaDB. The modes are what a DSN may change under
+// us; isolation is the name of its system variable.
+func mysqlServer(kind *servers.Kind, isolation string) Server {
+	open := func(params string) func(t testing.TB) gorm.Dialector {
+		return func(t testing.TB) gorm.Dialector {
+			return mysql.Open(servers.CreateDatabase(t, servers.Get(t, kind)) + params)
+		}
+	}
+	return Server{
+		Name: kind.Name,
+		Gorm: open(""),
 		Modes: map[string]func(t testing.TB) gorm.Dialector{
-			"simple protocol": func(t testing.TB) gorm.Dialector {
-				return postgres.New(postgres.Config{DSN: PostgresDSN(t), PreferSimpleProtocol: true})
-			},
-			// How pgx is configured behind a pooler that hands out a server
-			// connection for a transaction at a time.
-			"no prepared statements": func(t testing.TB) gorm.Dialector {
-				config, err := pgx.ParseConfig(PostgresDSN(t))
-				require.NoError(t, err)
-				config.DefaultQueryExecMode = pgx.QueryExecModeExec
-				config.StatementCacheCapacity = 0
-				return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
-			},
-			// A prepared statement would be missing on the next server
-			// connection, so pgx may not keep any.
-			"transaction pooler": func(t testing.TB) gorm.Dialector {
-				return postgres.Open(servers.PgBouncer(t, PostgresDSN(t)) + "&default_query_exec_mode=exec")
-			},
+			"read committed, interpolated, found rows": open("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27"),
+			"local times, lax SQL mode":                open("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),
 		},
-	},
+	}
 }
 
 // PostgresDSN returns the DSN of a new, empty database.

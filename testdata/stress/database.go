@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -14,21 +15,29 @@ import (
 // database is the outbox under stress and the application's tables beside it.
 type database struct {
 	*gorm.DB
+	family family
 	outbox *gormtx.Outbox
 	prefix string
 }
 
-// dialectors are the servers that the harness can stress.
-var dialectors = map[string]func(dsn string) gorm.Dialector{
-	"postgres": postgres.Open,
+// family is a kind of database that the harness can stress.
+type family struct {
+	open   func(dsn string) gorm.Dialector
+	serial string // type of a number that rises by itself
+}
+
+var families = map[string]family{
+	"postgres": {postgres.Open, "BIGSERIAL"},
+	"mysql":    {mysql.Open, "BIGINT AUTO_INCREMENT"},
+	"mariadb":  {mysql.Open, "BIGINT AUTO_INCREMENT"},
 }
 
 func open(config Config, connections int) (*database, error) {
-	dialector, ok := dialectors[config.Server]
+	family, ok := families[config.Server]
 	if !ok {
 		return nil, fmt.Errorf("no stress for server %q", config.Server)
 	}
-	db, err := gorm.Open(dialector(config.DSN), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true})
+	db, err := gorm.Open(family.open(config.DSN), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +47,7 @@ func open(config Config, connections int) (*database, error) {
 	}
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
-	return &database{db, gormtx.New(db, gormtx.WithTablePrefix(config.Prefix)), config.Prefix}, nil
+	return &database{db, family, gormtx.New(db, gormtx.WithTablePrefix(config.Prefix)), config.Prefix}, nil
 }
 
 func (d *database) table(name string) string { return d.prefix + name }
@@ -51,7 +60,7 @@ func (d *database) create(ctx context.Context, aggregates int) error {
 	}
 	for _, statement := range []string{
 		"CREATE TABLE " + d.table("aggregates") + " (id INTEGER PRIMARY KEY, version INTEGER NOT NULL)",
-		"CREATE TABLE " + d.table("effects") + " (number BIGSERIAL PRIMARY KEY, event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)",
+		"CREATE TABLE " + d.table("effects") + " (number " + d.family.serial + " PRIMARY KEY, event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)",
 	} {
 		if err := d.WithContext(ctx).Exec(statement).Error; err != nil {
 			return err

@@ -28,7 +28,9 @@ func small(t *testing.T, kind *servers.Kind, events int, control string) Result 
 }
 
 func TestNothingIsLost(t *testing.T) {
-	require.NoError(t, small(t, servers.Postgres, 4000, "").verdict())
+	for _, kind := range []*servers.Kind{servers.Postgres, servers.MySQL, servers.MariaDB} {
+		t.Run(kind.Name, func(t *testing.T) { require.NoError(t, small(t, kind, 4000, "").verdict()) })
+	}
 }
 
 // The harness can see a loss: it sees that of a cursor without a mark. The

@@ -21,6 +21,9 @@ FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
     id text, account_id text, aggregate_type text, aggregate_id text, event_type text, start integer, size integer)
   ) WITH ORDINALITY AS r(id, account_id, aggregate_type, aggregate_id, event_type, start, size, number)
 
+-- SampleClock
+
+
 -- SafeMark
 SELECT statement_timestamp(),
   least(statement_timestamp(), timestamptz 'epoch' + (
@@ -187,4 +190,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- LockMigrations
 SELECT pg_advisory_xact_lock(hashtext('"iam"."app_outbox_schema"'), 0)
+
+-- UnlockMigrations
+
 

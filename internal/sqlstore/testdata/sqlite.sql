@@ -15,6 +15,9 @@ SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type',
   r.value ->> 'event_type', coalesce(substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), x''), stamp.first + r.key
 FROM stamp, json_each(?1) AS r ORDER BY r.key
 
+-- SampleClock
+
+
 -- SafeMark
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + max(coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
@@ -154,5 +157,8 @@ SELECT coalesce(max(version), 0) FROM "app_outbox_schema"
 
 
 -- LockMigrations
+
+
+-- UnlockMigrations
 
 

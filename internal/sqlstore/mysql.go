@@ -1,0 +1,208 @@
+package sqlstore
+
+import "github.com/onward-go/outbox/schema"
+
+// MySQL is MySQL 8.0 and newer and MariaDB 10.6 and newer. Times are UTC,
+// written and read as text, so that neither the driver's location nor the
+// session's time zone can change them.
+//
+// A row's stamp is the time after its fence is locked. SYSDATE moves on within
+// the statement, but is local; UTC_TIMESTAMP stands still, like NOW. So the
+// stamp is UTC_TIMESTAMP plus the time from NOW to SYSDATE. That difference is
+// taken modulo 15 minutes, around zero, which hides a change of daylight
+// saving time in between.
+var MySQL = &Dialect{
+	Name:            schema.MySQL,
+	encodeTime:      encodeMySQLTime,
+	newSafeMark:     newFence,
+	wrap:            newNumbered,
+	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
+	endsTransaction: mysqlEndsTransaction,
+	statements: statements{
+		// Lock first, stamp after. The producer holds a shared lock on the
+		// ring's row of its time until it ends.
+		AppendRecord: `
+INSERT INTO {prefix}outbox (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6,
+  UTC_TIMESTAMP(6) + INTERVAL (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 86850000000) MOD 900000000 - 450000000 MICROSECOND
+FROM {prefix}outbox_fence WHERE slot = FLOOR(UNIX_TIMESTAMP(NOW(6)) * 20) MOD 64 LOCK IN SHARE MODE`,
+
+		// The same for many, with one stamp that is counted up, since SYSDATE
+		// may stand still between two rows. LIMIT keeps the subquery from being
+		// merged, which would stamp each row.
+		AppendRecords: `
+INSERT INTO {prefix}outbox (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT r.id, r.account_id, r.aggregate_type, r.aggregate_id, r.event_type,
+  SUBSTRING(CAST(?2 AS BINARY), r.start + 1, r.size),
+  stamp.first + INTERVAL r.number - 1 MICROSECOND
+FROM (
+  SELECT UTC_TIMESTAMP(6) + INTERVAL (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 86850000000) MOD 900000000 - 450000000 MICROSECOND AS first
+  FROM {prefix}outbox_fence WHERE slot = FLOOR(UNIX_TIMESTAMP(NOW(6)) * 20) MOD 64 LIMIT 1 LOCK IN SHARE MODE
+) AS stamp
+JOIN JSON_TABLE(?1, '$[*]' COLUMNS (
+  number FOR ORDINALITY,
+  id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$.id',
+  account_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.account_id',
+  aggregate_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.aggregate_type',
+  aggregate_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.aggregate_id',
+  event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
+  start BIGINT PATH '$.start',
+  size BIGINT PATH '$.size'
+)) AS r`,
+
+		// The time, the ring's row of now, and who answers.
+		SampleClock: `
+SELECT CAST(UTC_TIMESTAMP(6) AS CHAR), FLOOR(UNIX_TIMESTAMP(NOW(6)) * 20) MOD 64, CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END`,
+
+		// The rows that no producer holds. It is a transaction of its own and
+		// waits for nobody; nothing is ever written here.
+		SafeMark: `
+SELECT slot FROM {prefix}outbox_fence WHERE slot <> ?1 FOR UPDATE SKIP LOCKED`,
+
+		// MySQL does not scan a range for a row comparison, so it is spelled
+		// out. The first row makes the server tell who it is even when there is
+		// no other.
+		ReadAfter: `
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, '', '', '', '', '', NULL
+UNION ALL
+(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
+ FROM {prefix}outbox
+ WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time < ?3
+ ORDER BY created_time, id LIMIT ?4)`,
+
+		// One statement, so one snapshot: keys of what lies between cursor and
+		// frontier, whole rows after it. An empty event type marks a key.
+		ReadWindow: `
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, '', '', '', '', '', NULL
+UNION ALL
+(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
+ FROM {prefix}outbox
+ WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4))
+UNION ALL
+(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
+ FROM {prefix}outbox
+ WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4)
+ ORDER BY created_time, id LIMIT ?5)`,
+
+		ReadKeys: `
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
+JOIN {prefix}outbox AS e ON e.created_time = k.at AND e.id = k.id`,
+
+		CountRows: `
+SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*)
+FROM {prefix}outbox WHERE created_time >= ?1 AND created_time < ?2
+GROUP BY bucket ORDER BY bucket`,
+
+		// A plain INSERT: error 1062 alone says that it exists. INSERT IGNORE
+		// would also swallow a missing partition or a bad value.
+		RecordMarker: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler) VALUES (?1, ?2, ?3)`,
+
+		AppliedMarkers: `
+SELECT k.number
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
+
+		LoadCursor: `
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
+
+		ListCursors: `
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
+FROM {prefix}outbox_cursors ORDER BY dispatcher`,
+
+		CreateCursor: `
+INSERT INTO {prefix}outbox_cursors (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
+ON DUPLICATE KEY UPDATE rev = rev`,
+
+		// Assignments take effect from left to right, so owner comes after what
+		// looks at it. Each write raises rev: an UPDATE that changes nothing
+		// affects no row.
+		AcquireLease: `
+UPDATE {prefix}outbox_cursors SET
+  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
+  owner = ?2,
+  expires_time = UTC_TIMESTAMP(6) + INTERVAL ?3 MICROSECOND,
+  rev = rev + 1
+WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6))`,
+
+		ReleaseLease: `
+UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
+WHERE dispatcher = ?1 AND token = ?2`,
+
+		// The id comes first, since it looks at the time.
+		SaveCursor: `
+UPDATE {prefix}outbox_cursors SET
+  event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
+  created_time = GREATEST(created_time, ?3),
+  rev = rev + 1
+WHERE dispatcher = ?1 AND token = ?2`,
+
+		RewindCursor: `
+UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, token = token + 1, rev = rev + 1
+WHERE dispatcher = ?1`,
+
+		ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
+
+		HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2`,
+
+		LoadAttempts: `
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM {prefix}outbox_attempts WHERE dispatcher = ?1
+ORDER BY created_time, event_id, handler LIMIT ?2`,
+
+		LoadAttempt: `
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM {prefix}outbox_attempts
+WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
+
+		// Selecting from the cursor is the fence: no row for a stale token.
+		RecordFailure: `
+INSERT INTO {prefix}outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, ?3, ?4, ?5, 1, ?6, UTC_TIMESTAMP(6) + INTERVAL ?7 MICROSECOND
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+ON DUPLICATE KEY UPDATE attempts = attempts + 1, last_error = VALUES(last_error), next_time = VALUES(next_time)`,
+
+		SettleAttempts: `
+DELETE FROM {prefix}outbox_attempts
+WHERE dispatcher = ?1 AND (created_time < ?3 OR created_time = ?3 AND event_id <= ?4)
+  AND EXISTS (SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2)`,
+
+		ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1`,
+
+		AddDeadLetter: `
+INSERT INTO {prefix}outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
+FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
+  AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
+
+		ListDeadLetters: `
+SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, CAST(dead_time AS CHAR)
+FROM {prefix}outbox_dead_letters
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
+  AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
+ORDER BY created_time, event_id, handler LIMIT ?7`,
+
+		SetDeadLetterState: `
+UPDATE {prefix}outbox_dead_letters SET state = ?5
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
+
+		PurgeDeadLetters: `
+DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
+ORDER BY created_time, event_id, handler LIMIT ?2`,
+
+		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
+
+		SchemaVersion: `SELECT COALESCE(MAX(version), 0) FROM {prefix}outbox_schema`,
+
+		// The session's lock, since DDL ends the transaction.
+		LockMigrations: `SELECT GET_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)), 60)`,
+
+		UnlockMigrations: `SELECT RELEASE_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)))`,
+	},
+}
