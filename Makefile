@@ -2,10 +2,14 @@
 
 GO ?= go
 # The servers that the tests run against.
-SERVERS = postgres
+SERVERS = postgres postgres15 mysql mariadb
+comma := ,
+empty :=
+space := $(empty) $(empty)
+LIST = $(subst $(space),$(comma),$(SERVERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench stress servers clean
+.PHONY: help demo test check bench stress servers postgres clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -15,7 +19,7 @@ demo: ## the main job, to watch: suspend thousands of users, kill the dispatcher
 
 test: servers ## all tests with the race detector; installs and starts the servers it needs
 	$(GO) test -race ./...
-	cd testdata && $(GO) run ./servers/with -servers $(SERVERS) -- $(GO) test -race -p 2 -timeout 15m ./...
+	cd testdata && $(GO) run ./servers/with -servers $(LIST) -- $(GO) test -race -p 2 -timeout 15m ./...
 
 check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
@@ -25,14 +29,19 @@ check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
 	$(GO) test -count=1 -run 'TestRooms|TestCore|TestDocs' .
 	CGO_ENABLED=0 $(GO) test -count=1 ./...
 
-bench: servers ## ratios against the same transaction without the library
-	cd testdata && $(GO) run ./servers/with -servers $(SERVERS) -- $(GO) run ./bench
+bench: postgres ## ratios against the same transaction without the library
+	cd testdata && $(GO) run ./servers/with -servers postgres -- $(GO) run ./bench
 
 stress: servers ## 200,000 events and more, 16 producers in several processes, and the controls that must lose
-	cd testdata && $(GO) run ./servers/with -servers $(SERVERS) -- sh -c '$(GO) run ./stress -events 200000 && $(GO) run ./stress -events 40000 -control all'
+	cd testdata && for server in postgres mysql mariadb; do \
+		$(GO) run ./servers/with -servers $$server -- $(GO) run ./stress -server $$server -events 200000 || exit 1; done
+	cd testdata && $(GO) run ./servers/with -servers postgres -- $(GO) run ./stress -events 40000 -control all
 
 servers:
 	@testdata/servers/install.sh $(SERVERS) pgbouncer
+
+postgres:
+	@testdata/servers/install.sh postgres
 
 bin/staticcheck: testdata/go.mod
 	cd testdata && $(GO) build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

@@ -1,5 +1,5 @@
-// Package gormtx is the outbox for services that use GORM, on PostgreSQL and
-// SQLite.
+// Package gormtx is the outbox for services that use GORM, on PostgreSQL, MySQL,
+// MariaDB and SQLite.
 //
 // [New] returns everything at once:
 //
@@ -18,6 +18,18 @@
 // connection for one transaction at a time, such as PgBouncer's, the driver may
 // not keep prepared statements: add default_query_exec_mode=exec to the DSN.
 // The dispatcher has to be connected to the primary.
+//
+// # MySQL and MariaDB
+//
+// The DSN may set loc, parseTime, time_zone, sql_mode, clientFoundRows,
+// interpolateParams and either isolation level, READ COMMITTED or REPEATABLE
+// READ. DDL commits by itself there, so Migrate is no transaction, but can be
+// run again after a failure. A row that is inserted by hand has no stamp and is
+// refused. After a deadlock or a lock wait timeout the transaction is dead:
+// InnoDB may have rolled it back as a whole. Prefer READ COMMITTED for
+// producers that roll savepoints back: under REPEATABLE READ, MySQL keeps a gap
+// lock where the event was, and other producers wait until the transaction
+// ends.
 //
 // # SQLite
 //

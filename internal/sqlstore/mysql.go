@@ -201,8 +201,8 @@ ORDER BY created_time, event_id, handler LIMIT ?2`,
 		SchemaVersion: `SELECT COALESCE(MAX(version), 0) FROM {prefix}outbox_schema`,
 
 		// The session's lock, since DDL ends the transaction.
-		LockMigrations: `SELECT GET_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)), 60)`,
+		LockMigrations: `SELECT GET_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)), 60)`,
 
-		UnlockMigrations: `SELECT RELEASE_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)))`,
+		UnlockMigrations: `SELECT RELEASE_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)))`,
 	},
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
+	driver "github.com/go-sql-driver/mysql"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -22,14 +24,31 @@ type database struct {
 
 // family is a kind of database that the harness can stress.
 type family struct {
-	open   func(dsn string) gorm.Dialector
-	serial string // type of a number that rises by itself
+	open    func(dsn string) gorm.Dialector
+	serial  string                                        // type of a number that rises by itself
+	prepare func(dsn string) (prepared string, err error) // names a database where the DSN does not
 }
 
 var families = map[string]family{
-	"postgres": {postgres.Open, "BIGSERIAL"},
-	"mysql":    {mysql.Open, "BIGINT AUTO_INCREMENT"},
-	"mariadb":  {mysql.Open, "BIGINT AUTO_INCREMENT"},
+	"postgres": {postgres.Open, "BIGSERIAL", func(dsn string) (string, error) { return dsn, nil }},
+	"mysql":    {mysql.Open, "BIGINT AUTO_INCREMENT", ownDatabase},
+	"mariadb":  {mysql.Open, "BIGINT AUTO_INCREMENT", ownDatabase},
+}
+
+// ownDatabase makes a database on a server of MySQL's family.
+func ownDatabase(dsn string) (string, error) {
+	config, err := driver.ParseDSN(dsn)
+	if err != nil || config.DBName != "" {
+		return dsn, err
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	config.DBName = "outbox_stress"
+	_, err = db.Exec("CREATE DATABASE IF NOT EXISTS " + config.DBName)
+	return config.FormatDSN(), err
 }
 
 func open(config Config, connections int) (*database, error) {

@@ -65,6 +65,14 @@ func run(ctx context.Context, config Config) error {
 		defer server.Stop(context.WithoutCancel(ctx))
 		dsn = server.DSN
 	}
+	family, ok := families[config.Server]
+	if !ok {
+		return fmt.Errorf("no stress for server %q", config.Server)
+	}
+	dsn, err := family.prepare(dsn)
+	if err != nil {
+		return err
+	}
 	controls := []string{config.Control}
 	if config.Control == "all" {
 		controls = controlNames()

@@ -168,8 +168,8 @@ SELECT COALESCE(MAX(version), 0) FROM app_outbox_schema
 
 
 -- LockMigrations
-SELECT GET_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)), 60)
+SELECT GET_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)), 60)
 
 -- UnlockMigrations
-SELECT RELEASE_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(DATABASE(), 256), 16)))
+SELECT RELEASE_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)))
 
