@@ -130,7 +130,7 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 	return s.cfg.Pool, nil
 }
 
-// checkSchema makes sure, once, that the tables are those that the statements
+// checkSchema makes sure, once, that tables and server are what the statements
 // expect.
 func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 	if s.checked.Load() {
@@ -147,6 +147,15 @@ func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 		return fmt.Errorf("%w: table %s has version %d, this library needs %d: apply the migrations first", persistence.ErrSchema, s.table, version, schema.Version)
 	case version > schema.Version:
 		return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+	}
+	if s.sql.CheckServer != "" {
+		fit, err := exists(ctx, conn, s.sql.CheckServer)
+		if err == nil && !fit {
+			err = fmt.Errorf("%w: the server runs with sysdate-is-now, which stamps events before they are fenced; turn it off", persistence.ErrInvalid)
+		}
+		if err != nil {
+			return s.failed(err, "check the server")
+		}
 	}
 	s.checked.Store(true)
 	return nil

@@ -103,6 +103,7 @@ type statements struct {
 	PurgeDeadLetters   string // before, limit
 
 	// schema
+	CheckServer       string // yields a row on a server that will do; or ""
 	FindSchema        string // is the version table there?
 	SchemaVersion     string
 	IsolateMigrations string // or ""

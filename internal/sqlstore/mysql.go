@@ -196,6 +196,10 @@ WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
 DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
 ORDER BY created_time, event_id, handler LIMIT ?2`,
 
+		// SYSDATE has to move on within a statement, or a stamp would be taken
+		// before its fence is locked.
+		CheckServer: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
+
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 
 		SchemaVersion: `SELECT COALESCE(MAX(version), 0) FROM {prefix}outbox_schema`,

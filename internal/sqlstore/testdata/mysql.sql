@@ -158,6 +158,9 @@ WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4
 DELETE FROM app_outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
 ORDER BY created_time, event_id, handler LIMIT ?2
 
+-- CheckServer
+SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)
+
 -- FindSchema
 SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'app_outbox_schema'
 

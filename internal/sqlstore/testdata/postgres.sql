@@ -179,6 +179,9 @@ DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handl
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY created_time, event_id, handler LIMIT $2)
 
+-- CheckServer
+
+
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
 

@@ -147,6 +147,9 @@ DELETE FROM "app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)
 
+-- CheckServer
+
+
 -- FindSchema
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
 
