@@ -23,6 +23,8 @@ type Server struct {
 	Gorm func(t testing.TB) gorm.Dialector
 	// Modes are other ways to connect to it than the driver's default.
 	Modes map[string]func(t testing.TB) gorm.Dialector
+	// Again says that another server of the same kind has all the variants.
+	Again bool
 	// Schemas says that it has schemas beside the default one.
 	Schemas bool
 }
@@ -39,23 +41,20 @@ var Servers = []Server{
 			}
 		},
 	},
-	postgresServer(servers.Postgres, true),
-	postgresServer(servers.Postgres15, false),
+	postgresServer(servers.Postgres, false),
+	postgresServer(servers.Postgres15, true),
 	mysqlServer(servers.MySQL, "transaction_isolation"),
 	mysqlServer(servers.MariaDB, "tx_isolation"),
 }
 
-// postgresServer is PostgreSQL, with all the modes of its driver or only the
-// default one.
-func postgresServer(kind *servers.Kind, modes bool) Server {
+// postgresServer is PostgreSQL, with the modes of its driver.
+func postgresServer(kind *servers.Kind, again bool) Server {
 	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
 	s := Server{
 		Name:    kind.Name,
+		Again:   again,
 		Schemas: true,
 		Gorm:    func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
-	}
-	if !modes {
-		return s
 	}
 	s.Modes = map[string]func(t testing.TB) gorm.Dialector{
 		"simple protocol": func(t testing.TB) gorm.Dialector {
