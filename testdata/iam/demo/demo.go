@@ -11,8 +11,7 @@ import (
 
 const (
 	keysPerUser = 2
-	// How often to look at the tables, and at the dispatcher's pass when it is
-	// about time to kill.
+	// How often to look at the tables, and how often when it is time to kill.
 	lookInterval = 20 * time.Millisecond
 	aimInterval  = time.Millisecond
 )
@@ -26,7 +25,8 @@ type demo struct {
 	app        *app.App
 	screen     *screen
 	dispatcher *process
-	killed     bool // half-way, with work left
+	delivered  int  // when killInPass looked last
+	killed     bool // at least once, with work left
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (d *demo) watch(ctx context.Context, produced <-chan error) error {
 	defer aim.Stop()
 	var aiming <-chan time.Time // nil: not yet, or not any more
 	var last progress
-	moved, ending := time.Now(), false
+	moved, ending, hit := time.Now(), false, false
 	for {
 		select {
 		case err := <-produced:
@@ -103,10 +103,11 @@ func (d *demo) watch(ctx context.Context, produced <-chan error) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-aiming:
-			if err := d.killInPass(ctx, ending); err != nil {
+			var err error
+			if hit, err = d.killInPass(ctx, ending); err != nil {
 				return err
 			}
-			if d.killed {
+			if hit {
 				aiming = nil
 			}
 			continue
@@ -124,8 +125,8 @@ func (d *demo) watch(ctx context.Context, produced <-chan error) error {
 			return fmt.Errorf("%w for %s: %d events are waiting", errHalt, d.patience, now.waiting())
 		}
 		d.show(now)
-		if !d.killed && now.Delivered >= d.toSuspend()/2 {
-			aiming = aim.C
+		if aiming == nil && !hit && now.Delivered >= d.toSuspend()/2 {
+			d.delivered, aiming = now.Delivered, aim.C
 		}
 	}
 }

@@ -1,42 +1,42 @@
 package main
 
-import (
-	"context"
-)
+import "context"
 
-// killInPass kills the dispatcher and starts another one if it is in the middle
-// of a pass, where it hurts most: the effects of some events are committed, the
-// cursor is not saved. Once the producers have ended, anywhere will do.
+// killInPass kills the dispatcher and starts another one, if it is in the
+// middle of a pass: it has delivered something since the last look, and more is
+// waiting. Once the producers have ended, any time will do.
 //
-// It notes whether the kill hit a dispatcher with work left. One that had just
-// done all there was does not count; the next one is killed instead.
-func (d *demo) killInPass(ctx context.Context, ending bool) error {
-	pass, err := d.db.pass(ctx)
+// It reports whether the kill hit where it hurts most: events are delivered,
+// and the saved cursor does not know of them. Otherwise the pass was over by
+// then, and the next dispatcher is to be killed, too.
+func (d *demo) killInPass(ctx context.Context, ending bool) (hit bool, err error) {
+	n, err := d.db.count(ctx, counts.published, counts.delivered)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if !pass.underway() && !(ending && pass.ahead > 0) {
-		return nil
+	waiting, moving := n[0]-n[1], n[1] > d.delivered
+	d.delivered = n[1]
+	if waiting == 0 || !moving && !ending {
+		return false, nil
 	}
 	pid := d.dispatcher.pid()
 	if err := d.dispatcher.kill(ctx); err != nil {
-		return err
+		return false, err
 	}
-	left, err := d.db.progress(ctx)
+	n, err = d.db.count(ctx, counts.published, counts.delivered, counts.unsaved)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if pass, err = d.db.pass(ctx); err != nil {
-		return err
-	}
-	d.killed = left.waiting() > 0
+	delivered, unsaved := n[1], n[2]
+	waiting = n[0] - n[1]
 	next, err := startProcess(d.db.place)
 	if err != nil {
-		return err
+		return false, err
 	}
 	d.dispatcher = next
-	d.screen.print("killed the dispatcher, process %d: delivered %d, waiting %d, delivered beyond the saved cursor %d",
-		pid, left.Delivered, left.waiting(), pass.delivered)
+	d.killed = d.killed || waiting > 0
+	d.screen.print("killed the dispatcher, process %d: delivered %d, of these not known to the cursor %d, waiting %d",
+		pid, delivered, unsaved, waiting)
 	d.screen.print("started the dispatcher again, process %d", next.pid())
-	return nil
+	return d.killed && (unsaved > 0 || ending), nil
 }

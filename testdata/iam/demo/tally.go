@@ -19,15 +19,6 @@ type progress struct {
 
 func (p progress) waiting() int { return p.Published - p.Delivered }
 
-// pass is how far the dispatcher is beyond its saved cursor, as the tables say.
-type pass struct {
-	ahead     int // events after the cursor
-	delivered int // of these
-}
-
-// underway reports whether the dispatcher is in the middle of a pass.
-func (p pass) underway() bool { return p.delivered > 0 && p.delivered < p.ahead }
-
 // tally is the result of a run, as the tables say.
 type tally struct {
 	progress
@@ -42,7 +33,7 @@ type tally struct {
 var counts = struct {
 	published, delivered, revoked, suspended, active, twice string
 	lostKeys, lostDeliveries, lostEvents                    string
-	ahead, deliveredAhead                                   string
+	unsaved                                                 string
 }{
 	published: "SELECT count(*) FROM {outbox}",
 	delivered: "SELECT count(*) FROM {outbox_idempotency} WHERE handler = @handler",
@@ -61,9 +52,8 @@ var counts = struct {
 	lostEvents: `SELECT count(*) FROM {users} WHERE status = @suspended
 		AND id NOT IN (SELECT aggregate_id FROM {outbox} WHERE event_type = @event)`,
 
-	ahead: `SELECT count(*) FROM {outbox_cursors} c, {outbox} o
-		WHERE (o.created_time, o.id) > (c.created_time, c.event_id)`,
-	deliveredAhead: `SELECT count(*) FROM {outbox_cursors} c, {outbox_idempotency} m
+	// Deliveries that the saved cursor does not know of.
+	unsaved: `SELECT count(*) FROM {outbox_cursors} c, {outbox_idempotency} m
 		WHERE (m.created_time, m.event_id) > (c.created_time, c.event_id)`,
 }
 
@@ -93,14 +83,6 @@ func (d *database) progress(ctx context.Context) (progress, error) {
 		return progress{}, err
 	}
 	return progress{n[0], n[1], n[2]}, nil
-}
-
-func (d *database) pass(ctx context.Context) (pass, error) {
-	n, err := d.count(ctx, counts.ahead, counts.deliveredAhead)
-	if err != nil {
-		return pass{}, err
-	}
-	return pass{n[0], n[1]}, nil
 }
 
 func (d *database) tally(ctx context.Context) (tally, error) {
