@@ -16,7 +16,7 @@ func (d *Dispatcher) deliver(ctx context.Context, lease persistence.Lease, r per
 	settled = true
 	var problems []error
 	for _, s := range d.subscriptions(r.EventType) {
-		if applied[persistence.Marker{Event: r.Cursor(), Handler: s.name}] {
+		if applied[s.marker(r)] {
 			continue
 		}
 		entered, err := d.apply(ctx, r, s)
@@ -42,7 +42,7 @@ func (d *Dispatcher) deliver(ctx context.Context, lease persistence.Lease, r per
 func (d *Dispatcher) apply(ctx context.Context, r persistence.Record, s subscription) (entered bool, err error) {
 	err = protect(func() error {
 		return d.tx.Atomically(ctx, func(ctx context.Context) error {
-			recorded, err := d.idempotency.Record(ctx, persistence.Marker{Event: r.Cursor(), Handler: s.name})
+			recorded, err := d.idempotency.Record(ctx, s.marker(r))
 			if err != nil || !recorded[0] {
 				return err
 			}

@@ -45,6 +45,11 @@ type subscription struct {
 	handler Handler
 }
 
+// marker returns the marker of the handler's delivery of a record.
+func (s subscription) marker(r persistence.Record) persistence.Marker {
+	return persistence.Marker{Event: r.Cursor(), Handler: s.name}
+}
+
 // NewDispatcher returns a dispatcher that reads store, keeps its position in
 // cursors, and runs handlers in transactions of tx with markers in
 // idempotency. All four have to be of one database. What is wrong with the

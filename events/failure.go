@@ -50,7 +50,7 @@ func (d *Dispatcher) fail(ctx context.Context, lease persistence.Lease, r persis
 // the event for the handler. It reports false if the marker existed already.
 func (d *Dispatcher) bury(ctx context.Context, lease persistence.Lease, r persistence.Record, s subscription, attempt persistence.Attempt) (buried bool, err error) {
 	err = d.tx.Atomically(ctx, func(ctx context.Context) error {
-		recorded, err := d.idempotency.Record(ctx, persistence.Marker{Event: r.Cursor(), Handler: s.name})
+		recorded, err := d.idempotency.Record(ctx, s.marker(r))
 		if err != nil || !recorded[0] {
 			return err
 		}

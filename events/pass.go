@@ -82,7 +82,7 @@ func (d *Dispatcher) applied(ctx context.Context, records []persistence.Record) 
 	var markers []persistence.Marker
 	for _, r := range records {
 		for _, s := range d.subscriptions(r.EventType) {
-			markers = append(markers, persistence.Marker{Event: r.Cursor(), Handler: s.name})
+			markers = append(markers, s.marker(r))
 		}
 	}
 	if len(markers) == 0 {

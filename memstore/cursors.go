@@ -39,10 +39,9 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 	if err := persistence.CheckDispatcher(dispatcher, start); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, exists := s.sidecars[dispatcher]; !exists {
 		s.sidecars[dispatcher] = &sidecar{
@@ -56,10 +55,9 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 
 // Load implements [persistence.OutboxCursorStore].
 func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State, error) {
-	if err := ctx.Err(); err != nil {
-		return persistence.State{}, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return persistence.State{}, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.existing(dispatcher)
 	if err != nil {
@@ -78,10 +76,9 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err := persistence.CheckOwner(owner, duration); err != nil {
 		return persistence.Lease{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return persistence.Lease{}, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return persistence.Lease{}, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.existing(dispatcher)
 	if err != nil {
@@ -103,10 +100,9 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 
 // Release implements [persistence.OutboxCursorStore].
 func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.fenced(lease)
 	if err != nil {
@@ -118,10 +114,9 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 
 // Save implements [persistence.OutboxCursorStore].
 func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.fenced(lease)
 	if err != nil {
@@ -138,10 +133,9 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 
 // RecordFailure implements [persistence.OutboxCursorStore].
 func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
-	if err := ctx.Err(); err != nil {
-		return persistence.Attempt{}, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return persistence.Attempt{}, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.fenced(lease)
 	if err != nil {
@@ -161,10 +155,9 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 
 // ListCursors implements [persistence.CursorAdmin].
 func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return nil, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	var states []persistence.State
 	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
@@ -179,10 +172,9 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	if err := persistence.CheckDispatcher(dispatcher, to); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.existing(dispatcher)
 	if err != nil {
@@ -195,10 +187,9 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 
 // Forget implements [persistence.CursorAdmin].
 func (s *Store) Forget(ctx context.Context, dispatcher string) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.existing(dispatcher); err != nil {
 		return err

@@ -23,10 +23,9 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 	if err := persistence.Validate(tableName, s.maxPayload, records...); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.cause != nil {
 		return t.cause
@@ -61,10 +60,9 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 	if err := persistence.CheckLimit(read.Limit); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return nil, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []persistence.Record
 	fresh, size, frontier := 0, 0, read.Edge()
@@ -93,20 +91,18 @@ func (s *Store) search(after persistence.Cursor) int {
 
 // SafeMark implements [persistence.OutboxStore].
 func (s *Store) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
-	if err := ctx.Err(); err != nil {
-		return persistence.SafeMark{}, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return persistence.SafeMark{}, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	return persistence.SafeMark{Time: time.UnixMicro(s.lastStamp + 1).UTC(), Now: now()}, nil
 }
 
 // CountRows implements [persistence.OutboxStore].
 func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistence.Bucket, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	if err := s.lock(ctx); err != nil {
+		return nil, err
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	var buckets []persistence.Bucket
 	for _, r := range s.rows[s.search(persistence.Cursor{CreatedTime: from}):] {

@@ -99,6 +99,16 @@ func (s *Store) FailCommit(ctx context.Context, err error) error {
 	return nil
 }
 
+// lock takes the store's mutex, unless ctx is cancelled, as a database refuses a
+// statement then.
+func (s *Store) lock(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	return nil
+}
+
 // now is the store's clock in the resolution that databases have.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 

@@ -146,7 +146,7 @@ func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 	case version < schema.Version:
 		return fmt.Errorf("%w: table %s has version %d, this library needs %d: apply the migrations first", persistence.ErrSchema, s.table, version, schema.Version)
 	case version > schema.Version:
-		return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+		return s.tooNew(version)
 	}
 	if s.sql.CheckServer != "" {
 		fit, err := exists(ctx, conn, s.sql.CheckServer)
@@ -159,6 +159,10 @@ func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 	}
 	s.checked.Store(true)
 	return nil
+}
+
+func (s *Store) tooNew(version int) error {
+	return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
 }
 
 // version returns the version of the tables, 0 if there are none. It looks for

@@ -48,7 +48,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		}
 		if version > schema.Version {
-			return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+			return s.tooNew(version)
 		}
 		for _, m := range migrations {
 			if m.Version <= version {
