@@ -3,6 +3,7 @@ package gormtx
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -22,6 +23,7 @@ type Outbox struct {
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.DeadLetterStore
+	persistence.OutboxRetention
 
 	store *sqlstore.Store
 }
@@ -32,7 +34,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -44,6 +46,27 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {
 	return New(db, opts...).Migrate(ctx)
+}
+
+// RunRetention makes partitions for the coming months and drops those that
+// ended longer than keep ago and hold nothing that a dispatcher still owes;
+// see [persistence.Retain]. Call it from a scheduler of your own, daily or so.
+// Behind a transaction pooler it works, too. It is safe to run from several
+// replicas at once.
+//
+// The errors are [persistence.ErrOwed], [persistence.ErrLockTimeout],
+// [persistence.ErrInTransaction] if ctx carries a transaction,
+// [persistence.ErrInvalid] and [persistence.ErrSchema]. The report says what was
+// done before the error.
+func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...RetentionOption) (persistence.RetentionReport, error) {
+	var c retentionConfig
+	for i, opt := range opts {
+		if opt == nil {
+			return persistence.RetentionReport{}, fmt.Errorf("gormtx: %w: option %d is nil", persistence.ErrInvalid, i)
+		}
+		opt.applyToRetention(&c)
+	}
+	return persistence.Retain(ctx, newStore(db, c.options), keep, c.RetentionOptions)
 }
 
 // GormTransactor runs functions in GORM transactions.
@@ -97,6 +120,7 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	cfg.Pool = pool
 	cfg.OneConnection = pool.OneConnection
 	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return begin(ctx, db, pool.DB, dialect) }
+	cfg.Session = func(ctx context.Context) (sqlstore.Session, error) { return stdsql.OpenSession(ctx, pool.DB) }
 	return sqlstore.New(cfg)
 }
 

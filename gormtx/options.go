@@ -1,7 +1,9 @@
 package gormtx
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
@@ -34,6 +36,40 @@ func WithSchema(name string) Option {
 // The default is 16 MiB.
 func WithMaxPayload(bytes int) Option {
 	return func(c *config) { c.maxPayload = bytes }
+}
+
+// RetentionOption configures one run of retention. Each [Option] is one, too.
+type RetentionOption interface {
+	applyToRetention(*retentionConfig)
+}
+
+type retentionConfig struct {
+	options []Option
+	persistence.RetentionOptions
+}
+
+func (o Option) applyToRetention(c *retentionConfig) { c.options = append(c.options, o) }
+
+type retentionOption func(*persistence.RetentionOptions)
+
+func (o retentionOption) applyToRetention(c *retentionConfig) { o(&c.RetentionOptions) }
+
+// WithDryRun makes retention report what it would do, and do nothing.
+func WithDryRun() RetentionOption {
+	return retentionOption(func(o *persistence.RetentionOptions) { o.DryRun = true })
+}
+
+// WithNoConsumers says that nobody reads the outbox through a dispatcher, so
+// that retention may drop events though no cursor has passed them.
+func WithNoConsumers() RetentionOption {
+	return retentionOption(func(o *persistence.RetentionOptions) { o.NoConsumers = true })
+}
+
+// WithLockTimeout sets how long publishers and readers may have to wait for one
+// statement of retention; at least 1ms. The default is
+// [persistence.DefaultLockTimeout].
+func WithLockTimeout(d time.Duration) RetentionOption {
+	return retentionOption(func(o *persistence.RetentionOptions) { o.LockTimeout = cmp.Or(d, -1) })
 }
 
 func newConfig(opts []Option) config {

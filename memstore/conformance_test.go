@@ -20,6 +20,7 @@ func TestConformance(t *testing.T) {
 			Admin:       store,
 			Idempotency: store,
 			DeadLetters: store,
+			Retention:   store,
 			Put:         state.Put,
 			Get: func(ctx context.Context, key string) (string, error) {
 				value, _ := state.Get(ctx, key)

@@ -17,6 +17,7 @@ var (
 	_ persistence.CursorAdmin       = (*Store)(nil)
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
+	_ persistence.OutboxRetention   = (*Store)(nil)
 )
 
 // ErrDeadlock ends a transaction that would wait for one that waits for it.

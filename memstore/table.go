@@ -119,6 +119,11 @@ func (t *Table[K, V]) write(ctx context.Context, key K, change func(cell[V]) (ce
 	return nil
 }
 
+// forget drops rows that nobody has locked. The caller holds the store's mutex.
+func (t *Table[K, V]) forget(old func(K) bool) {
+	maps.DeleteFunc(t.rows, func(key K, r *row[V]) bool { return r.owner == nil && old(key) })
+}
+
 // reader returns the transaction whose writes a reader sees, if any.
 func (t *Table[K, V]) reader(ctx context.Context) *tx {
 	tx, err := t.store.current(ctx)

@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -15,6 +16,7 @@ type Backend struct {
 	Admin       persistence.CursorAdmin
 	Idempotency persistence.IdempotencyStore
 	DeadLetters persistence.DeadLetterStore
+	Retention   persistence.OutboxRetention
 
 	// Put writes a value of the application's own in the transaction that ctx
 	// carries, and locks it until the transaction ends.
@@ -33,6 +35,11 @@ type Backend struct {
 	// stamp that it has, or with none if CreatedTime is zero. It commits. Nil
 	// where nobody else can write.
 	Insert func(ctx context.Context, record persistence.Record) error
+
+	// Partition cuts the first partition of both tables at each of the rising
+	// times, as they would be cut had the outbox existed then. Nil where there
+	// are no partitions.
+	Partition func(ctx context.Context, ends ...time.Time) error
 
 	// OneWriter says that a second transaction that writes waits until the
 	// first has ended.

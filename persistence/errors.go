@@ -38,6 +38,14 @@ var (
 	// is not in the state that the call asks for.
 	ErrNotFound = errors.New("not found")
 
+	// ErrOwed says that retention has kept events which some dispatcher has
+	// not settled. The message names it.
+	ErrOwed = errors.New("owed to a dispatcher")
+
+	// ErrLockTimeout says that other sessions have kept a table locked for
+	// longer than retention makes anybody wait. It may be run again.
+	ErrLockTimeout = errors.New("lock timeout")
+
 	// ErrNotPrimary says that the database answered from a standby, or that
 	// two statements of one read were answered by different servers. What
 	// producers hold open is not visible there, so reading would lose events.

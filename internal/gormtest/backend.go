@@ -5,6 +5,7 @@ package gormtest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -26,13 +27,14 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 	}
 	sqlDB, err := db.DB()
 	require.NoError(t, err)
-	return outboxtest.Backend{
+	backend := outboxtest.Backend{
 		Transactor:  outbox,
 		Outbox:      outbox,
 		Cursors:     outbox,
 		Admin:       outbox,
 		Idempotency: outbox,
 		DeadLetters: outbox,
+		Retention:   outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return gormtx.Tx(ctx).Exec(d.upsert, key, value).Error
 		},
@@ -57,4 +59,15 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 		SavepointsBlock: d.savepointsBlock != nil && d.savepointsBlock(db),
 		OneConnection:   sqlDB.Stats().MaxOpenConnections == 1,
 	}
+	if d.partition != nil {
+		backend.Partition = func(ctx context.Context, ends ...time.Time) error {
+			for _, table := range []string{"outbox_idempotency", "outbox"} {
+				if err := d.partition(ctx, db, naming, table, ends); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return backend
 }

@@ -2,6 +2,7 @@ package gormtest
 
 import (
 	"context"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -17,6 +18,8 @@ type dialect struct {
 	failCommit     func(ctx context.Context, db *gorm.DB) error
 	time           func(persistence.Record) any
 	oneWriter      bool
+	// partition cuts the first partition of a table; nil where there are none.
+	partition func(ctx context.Context, db *gorm.DB, naming Naming, table string, ends []time.Time) error
 	// savepointsBlock may be nil.
 	savepointsBlock func(db *gorm.DB) bool
 }
@@ -31,6 +34,7 @@ var dialects = map[string]dialect{
 		endTransaction: statement("SELECT pg_terminate_backend(pg_backend_pid())"),
 		failCommit:     statement("INSERT INTO outboxtest_child (k) VALUES ('missing')"),
 		time:           func(r persistence.Record) any { return r.CreatedTime },
+		partition:      cutPostgres,
 	},
 	"sqlite": {
 		tables: []string{
@@ -53,6 +57,7 @@ var dialects = map[string]dialect{
 		endTransaction:  deadlock,
 		failCommit:      disconnect,
 		savepointsBlock: gapLocks,
+		partition:       cutMySQL,
 		time:            func(r persistence.Record) any { return r.CreatedTime.UTC().Format("2006-01-02 15:04:05.000000") },
 	},
 }

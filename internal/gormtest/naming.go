@@ -24,3 +24,11 @@ func (n Naming) Table(name string) string {
 	}
 	return n.Prefix + name
 }
+
+// quoted returns the qualified name of a table on PostgreSQL, quoted.
+func (n Naming) quoted(name string) string {
+	if n.Schema != "" {
+		return `"` + n.Schema + `"."` + n.Prefix + name + `"`
+	}
+	return `"` + n.Prefix + name + `"`
+}

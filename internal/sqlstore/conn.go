@@ -14,3 +14,10 @@ type Conn interface {
 	// error, which ends the iteration, or the result's.
 	Query(ctx context.Context, query string, args []any, row func(scan func(dest ...any) error) error) error
 }
+
+// Session is a connection outside of any transaction, with settings of its own.
+type Session interface {
+	Conn
+	// Close discards the connection, and its settings and locks with it.
+	Close() error
+}

@@ -24,6 +24,8 @@ type Config struct {
 	OneConnection func() bool
 	// Begin opens a transaction. What it returns is a Conn, too.
 	Begin func(context.Context) (persistence.Tx, error)
+	// Session opens a connection of its own.
+	Session func(context.Context) (Session, error)
 	// Invalid is what is wrong with the face's options. Constructors return one
 	// value, so it is returned by every call.
 	Invalid error
@@ -46,6 +48,7 @@ var (
 	_ persistence.CursorAdmin       = (*Store)(nil)
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
+	_ persistence.OutboxRetention   = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.

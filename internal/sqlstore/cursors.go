@@ -151,13 +151,17 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	var states []persistence.State
+	states, err := s.listCursors(ctx, conn)
+	return states, s.failed(err, "list cursors")
+}
+
+func (s *Store) listCursors(ctx context.Context, conn Conn) (states []persistence.State, err error) {
 	err = conn.Query(ctx, s.sql.ListCursors, nil, func(scan func(...any) error) error {
 		st, err := scanState(scan)
 		states = append(states, st)
 		return err
 	})
-	return states, s.failed(err, "list cursors")
+	return states, err
 }
 
 // Rewind implements persistence.CursorAdmin.

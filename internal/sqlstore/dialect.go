@@ -30,6 +30,16 @@ type Dialect struct {
 	// endsTransaction reports errors that end the whole transaction on this
 	// kind of database; or nil.
 	endsTransaction func(error) bool
+	// partitions is how the tables are partitioned; nil where retention deletes
+	// rows.
+	partitions partitioning
+	// partitionsAreTables says that the name of a partition is one of a table.
+	partitionsAreTables bool
+	// isLockTimeout reports whether a statement has given up waiting for a lock.
+	isLockTimeout func(error) bool
+	// hidesHolders reports whether the server refuses to tell who holds a
+	// table's lock; or nil.
+	hidesHolders func(error) bool
 	// Begin replaces the driver's begin, where that would take its locks too
 	// late.
 	Begin []string
@@ -102,6 +112,14 @@ type statements struct {
 	SetDeadLetterState string // time, id, handler, from, to
 	PurgeDeadLetters   string // before, limit
 
+	// retention
+	OutboxTable   string // its name in a statement
+	MarkerTable   string
+	NextEvent     string // after time, after id, before
+	ForgetEvents  string // before, limit; or ""
+	ForgetMarkers string // before, limit; or ""
+	partitionStatements
+
 	// schema
 	CheckServer       string // yields a row on a server that will do; or ""
 	FindSchema        string // is the version table there?
@@ -109,6 +127,41 @@ type statements struct {
 	IsolateMigrations string // or ""
 	LockMigrations    string // or ""
 	UnlockMigrations  string // or ""
+}
+
+// partitionStatements are what a dialect needs to make and drop partitions.
+// They take no arguments but those named; fill puts the names in.
+type partitionStatements struct {
+	ListPartitions string // table
+	LastStamp      string
+	TableHolders   string // table
+
+	// MySQL
+	ExtendPartitions string // <ranges>
+	PartitionRange   string // one of <ranges>
+	DropPartition    string
+	LimitLockWait    string // seconds
+	SessionID        string
+	Interrupt        string // session
+
+	// PostgreSQL
+	SetLocal         string // setting, value
+	LockTable        string
+	DetachPartition  string
+	RenamePartition  string
+	AttachPartition  string
+	CreatePartition  string
+	CreateLast       string
+	BoundPartition   string
+	ValidateBound    string
+	UnboundPartition string
+	UnboundAttached  string
+	MarkDropped      string
+	UnmarkDropped    string
+	DetachConcurrent string
+	FinishDetach     string
+	ListDetached     string // table
+	DropTable        string
 }
 
 // sqlState returns the SQLSTATE of an error, or "". Drivers of PostgreSQL name

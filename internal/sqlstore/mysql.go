@@ -18,6 +18,9 @@ var MySQL = &Dialect{
 	wrap:            newNumbered,
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
+	partitions:      mysqlPartitions{},
+	isLockTimeout:   mysqlIsLockTimeout,
+	hidesHolders:    func(err error) bool { return mysqlNumber(err) != 0 },
 	statements: statements{
 		// Lock first, stamp after. The producer holds a shared lock on the
 		// ring's row of its time until it ends.
@@ -195,6 +198,38 @@ WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
 		PurgeDeadLetters: `
 DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
 ORDER BY created_time, event_id, handler LIMIT ?2`,
+
+		OutboxTable: `{prefix}outbox`,
+		MarkerTable: `{prefix}outbox_idempotency`,
+
+		NextEvent: `
+SELECT CAST(created_time AS CHAR), id FROM {prefix}outbox
+WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT 1`,
+
+		partitionStatements: partitionStatements{
+			// Only ends are kept.
+			ListPartitions: `
+SELECT partition_name, CONCAT('` + "`', REPLACE(partition_name, '`', '``'), '`" + `'), NULL,
+  CASE WHEN partition_description = 'MAXVALUE' THEN NULL ELSE CAST(TIMESTAMP(FROM_DAYS(partition_description)) AS CHAR) END, 0, 0
+FROM information_schema.partitions
+WHERE table_schema = DATABASE() AND table_name = ?1 AND partition_name IS NOT NULL`,
+
+			LastStamp: `SELECT CAST(MAX(created_time) AS CHAR) FROM <table> PARTITION (<partition>)`,
+
+			// Not everybody may ask, and MariaDB does not tell by default.
+			TableHolders: `
+SELECT CONCAT(owner_thread_id, '/', owner_event_id) FROM performance_schema.metadata_locks
+WHERE object_type = 'TABLE' AND object_schema = DATABASE() AND object_name = ?1 AND lock_status = 'GRANTED'`,
+
+			ExtendPartitions: `
+ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <partition> VALUES LESS THAN MAXVALUE)`,
+			PartitionRange: "PARTITION <name> VALUES LESS THAN (TO_DAYS('<to>')), ",
+			DropPartition:  `ALTER TABLE <table> DROP PARTITION <partition>`,
+			LimitLockWait:  `SET SESSION lock_wait_timeout = ?1`,
+			SessionID:      `SELECT CONNECTION_ID()`,
+			Interrupt:      `KILL QUERY ?1`,
+		},
 
 		// SYSDATE has to move on within a statement, or a stamp would be taken
 		// before its fence is locked.

@@ -39,6 +39,16 @@ func mysqlEndsTransaction(err error) bool {
 	return false
 }
 
+// mysqlIsLockTimeout reports that a statement gave up waiting, by itself, as a
+// deadlock's victim, or since it was interrupted.
+func mysqlIsLockTimeout(err error) bool {
+	switch mysqlNumber(err) {
+	case 1205, 1213, 1317:
+		return true
+	}
+	return false
+}
+
 // mysqlNumber returns the server's error number, or 0. Drivers give it in a
 // field, not by a method, so it takes reflection to do without an import.
 func mysqlNumber(err error) uint16 {

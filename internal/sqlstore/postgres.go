@@ -8,9 +8,12 @@ import (
 
 // Postgres is PostgreSQL 15 and newer.
 var Postgres = &Dialect{
-	Name:        schema.Postgres,
-	encodeTime:  func(t time.Time) any { return t.UTC() },
-	newSafeMark: func() markReader { return oneStatementMark },
+	Name:                schema.Postgres,
+	encodeTime:          func(t time.Time) any { return t.UTC() },
+	newSafeMark:         func() markReader { return oneStatementMark },
+	partitions:          postgresPartitions{},
+	partitionsAreTables: true,
+	isLockTimeout:       func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
@@ -205,6 +208,61 @@ DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id,
   SELECT created_time, event_id, handler FROM {schema}"{prefix}outbox_dead_letters"
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY created_time, event_id, handler LIMIT $2)`,
+
+		OutboxTable: `{schema}"{prefix}outbox"`,
+		MarkerTable: `{schema}"{prefix}outbox_idempotency"`,
+
+		NextEvent: `
+SELECT created_time, id FROM {schema}"{prefix}outbox"
+WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
+ORDER BY created_time, id LIMIT 1`,
+
+		partitionStatements: partitionStatements{
+			// Bounds are written in the session's own style, so it can read
+			// them.
+			ListPartitions: `
+SELECT c.relname, format('%I.%I', n.nspname, c.relname),
+  substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
+  i.inhdetachpending, b.bound = 'DEFAULT'
+FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
+WHERE i.inhparent = $1::text::regclass`,
+
+			LastStamp: `SELECT max(created_time) FROM <partition>`,
+
+			TableHolders: `
+SELECT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = $1::text::regclass AND granted AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+
+			SetLocal:        `SELECT set_config($1, $2, true)`,
+			LockTable:       `LOCK TABLE ONLY <table> IN ACCESS EXCLUSIVE MODE`,
+			DetachPartition: `ALTER TABLE <table> DETACH PARTITION <partition>`,
+			RenamePartition: `ALTER TABLE <partition> RENAME TO "<name>"`,
+			AttachPartition: `ALTER TABLE <table> ATTACH PARTITION {schema}"<name>" FOR VALUES FROM ('<from> UTC') TO ('<to> UTC')`,
+			CreatePartition: `CREATE TABLE {schema}"<name>" PARTITION OF <table> FOR VALUES FROM ('<from> UTC') TO ('<to> UTC')`,
+			CreateLast:      `CREATE TABLE {schema}"<name>" PARTITION OF <table> FOR VALUES FROM ('<from> UTC') TO (MAXVALUE)`,
+
+			// What proves the new bounds, so that ATTACH need not look at the
+			// rows.
+			BoundPartition: `
+ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed,
+  ADD CONSTRAINT outbox_closed CHECK (created_time >= '<from> UTC' AND created_time < '<to> UTC') NOT VALID`,
+			ValidateBound:    `ALTER TABLE <partition> VALIDATE CONSTRAINT outbox_closed`,
+			UnboundPartition: `ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed`,
+			UnboundAttached:  `ALTER TABLE {schema}"<name>" DROP CONSTRAINT IF EXISTS outbox_closed`,
+
+			MarkDropped:      `COMMENT ON TABLE <partition> IS 'retention drops this partition of {prefix}outbox'`,
+			UnmarkDropped:    `COMMENT ON TABLE <partition> IS NULL`,
+			DetachConcurrent: `ALTER TABLE <table> DETACH PARTITION <partition> CONCURRENTLY`,
+			FinishDetach:     `ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE`,
+			ListDetached: `
+SELECT c.relname, format('%I.%I', n.nspname, c.relname)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition AND starts_with(c.relname, parent.relname || '_p')
+  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of {prefix}outbox'`,
+			DropTable: `DROP TABLE IF EXISTS <partition>`,
+		},
 
 		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,

@@ -174,6 +174,24 @@ DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)`,
 
+		OutboxTable: `"{prefix}outbox"`,
+		MarkerTable: `"{prefix}outbox_idempotency"`,
+
+		NextEvent: `
+SELECT created_time, id FROM "{prefix}outbox"
+WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT 1`,
+
+		// The one write beside the insert: there are no partitions to drop.
+		ForgetEvents: `
+DELETE FROM "{prefix}outbox" WHERE (created_time, id) IN (
+  SELECT created_time, id FROM "{prefix}outbox" WHERE created_time < ?1 ORDER BY created_time, id LIMIT ?2)`,
+
+		ForgetMarkers: `
+DELETE FROM "{prefix}outbox_idempotency" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM "{prefix}outbox_idempotency" WHERE created_time < ?1
+  ORDER BY created_time, event_id, handler LIMIT ?2)`,
+
 		FindSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,
 		// BEGIN IMMEDIATE is the lock.

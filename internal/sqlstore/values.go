@@ -50,10 +50,22 @@ func notNull(b []byte) []byte {
 // expand fills the names into every statement.
 func (s statements) expand(n schema.Naming) statements {
 	v := reflect.ValueOf(&s).Elem()
-	for i := range v.NumField() {
-		v.Field(i).SetString(n.Expand(v.Field(i).String()))
+	for _, name := range statementNames() {
+		f := v.FieldByName(name)
+		f.SetString(n.Expand(f.String()))
 	}
 	return s
+}
+
+// statementNames returns the names of all fields that hold a statement.
+func statementNames() []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[statements]()) {
+		if !f.Anonymous {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // Text returns a statement by the name of its field, with the names filled in,

@@ -3,6 +3,8 @@ package stdsql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 )
 
 // Statements is what runs statements: *sql.DB, *sql.Conn, *sql.Tx and what
@@ -27,6 +29,42 @@ func (p Pool) Query(ctx context.Context, query string, args []any, row func(func
 
 // OneConnection reports whether the pool is limited to a single connection.
 func (p Pool) OneConnection() bool { return p.DB.Stats().MaxOpenConnections == 1 }
+
+// Session is a sqlstore.Session: a connection taken out of the pool.
+type Session struct{ conn *sql.Conn }
+
+// OpenSession takes a connection out of the pool.
+func OpenSession(ctx context.Context, db *sql.DB) (*Session, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{conn}, nil
+}
+
+// Exec implements sqlstore.Conn.
+func (s *Session) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return exec(ctx, s.conn, query, args...)
+}
+
+// Query implements sqlstore.Conn.
+func (s *Session) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
+	return forEachRow(ctx, s.conn, query, args, row)
+}
+
+// Close implements sqlstore.Session.
+func (s *Session) Close() error {
+	discard(s.conn)
+	if err := s.conn.Close(); !errors.Is(err, sql.ErrConnDone) {
+		return err
+	}
+	return nil
+}
+
+// discard closes a connection so that it does not go back to the pool.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
 
 func exec(ctx context.Context, s Statements, query string, args ...any) (int64, error) {
 	result, err := s.ExecContext(ctx, query, args...)

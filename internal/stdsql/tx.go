@@ -3,7 +3,6 @@ package stdsql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -179,7 +178,7 @@ func (t *Tx) Rollback(ctx context.Context) error {
 	// must not go back to the pool.
 	if t.dialect.ProbeOpen != "" {
 		if open, probeErr := t.probe(ctx, t.conn); open || probeErr != nil {
-			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn }) // discards it
+			discard(t.conn)
 		}
 		err = nil
 	}

@@ -158,6 +158,48 @@ WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4
 DELETE FROM app_outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
 ORDER BY created_time, event_id, handler LIMIT ?2
 
+-- OutboxTable
+app_outbox
+
+-- MarkerTable
+app_outbox_idempotency
+
+-- NextEvent
+SELECT CAST(created_time AS CHAR), id FROM app_outbox
+WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT 1
+
+-- ListPartitions
+SELECT partition_name, CONCAT('`', REPLACE(partition_name, '`', '``'), '`'), NULL,
+  CASE WHEN partition_description = 'MAXVALUE' THEN NULL ELSE CAST(TIMESTAMP(FROM_DAYS(partition_description)) AS CHAR) END, 0, 0
+FROM information_schema.partitions
+WHERE table_schema = DATABASE() AND table_name = ?1 AND partition_name IS NOT NULL
+
+-- LastStamp
+SELECT CAST(MAX(created_time) AS CHAR) FROM <table> PARTITION (<partition>)
+
+-- TableHolders
+SELECT CONCAT(owner_thread_id, '/', owner_event_id) FROM performance_schema.metadata_locks
+WHERE object_type = 'TABLE' AND object_schema = DATABASE() AND object_name = ?1 AND lock_status = 'GRANTED'
+
+-- ExtendPartitions
+ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <partition> VALUES LESS THAN MAXVALUE)
+
+-- PartitionRange
+PARTITION <name> VALUES LESS THAN (TO_DAYS('<to>')),
+
+-- DropPartition
+ALTER TABLE <table> DROP PARTITION <partition>
+
+-- LimitLockWait
+SET SESSION lock_wait_timeout = ?1
+
+-- SessionID
+SELECT CONNECTION_ID()
+
+-- Interrupt
+KILL QUERY ?1
+
 -- CheckServer
 SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)
 
@@ -166,9 +208,6 @@ SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND tabl
 
 -- SchemaVersion
 SELECT COALESCE(MAX(version), 0) FROM app_outbox_schema
-
--- IsolateMigrations
-
 
 -- LockMigrations
 SELECT GET_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)), 60)

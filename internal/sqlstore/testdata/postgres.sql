@@ -21,9 +21,6 @@ FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
     id text, account_id text, aggregate_type text, aggregate_id text, event_type text, start integer, size integer)
   ) WITH ORDINALITY AS r(id, account_id, aggregate_type, aggregate_id, event_type, start, size, number)
 
--- SampleClock
-
-
 -- SafeMark
 SELECT statement_timestamp(),
   least(statement_timestamp(), timestamptz 'epoch' + (
@@ -179,8 +176,87 @@ DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handl
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY created_time, event_id, handler LIMIT $2)
 
--- CheckServer
+-- OutboxTable
+"iam"."app_outbox"
 
+-- MarkerTable
+"iam"."app_outbox_idempotency"
+
+-- NextEvent
+SELECT created_time, id FROM "iam"."app_outbox"
+WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
+ORDER BY created_time, id LIMIT 1
+
+-- ListPartitions
+SELECT c.relname, format('%I.%I', n.nspname, c.relname),
+  substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
+  i.inhdetachpending, b.bound = 'DEFAULT'
+FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
+WHERE i.inhparent = $1::text::regclass
+
+-- LastStamp
+SELECT max(created_time) FROM <partition>
+
+-- TableHolders
+SELECT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = $1::text::regclass AND granted AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+
+-- SetLocal
+SELECT set_config($1, $2, true)
+
+-- LockTable
+LOCK TABLE ONLY <table> IN ACCESS EXCLUSIVE MODE
+
+-- DetachPartition
+ALTER TABLE <table> DETACH PARTITION <partition>
+
+-- RenamePartition
+ALTER TABLE <partition> RENAME TO "<name>"
+
+-- AttachPartition
+ALTER TABLE <table> ATTACH PARTITION "iam"."<name>" FOR VALUES FROM ('<from> UTC') TO ('<to> UTC')
+
+-- CreatePartition
+CREATE TABLE "iam"."<name>" PARTITION OF <table> FOR VALUES FROM ('<from> UTC') TO ('<to> UTC')
+
+-- CreateLast
+CREATE TABLE "iam"."<name>" PARTITION OF <table> FOR VALUES FROM ('<from> UTC') TO (MAXVALUE)
+
+-- BoundPartition
+ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed,
+  ADD CONSTRAINT outbox_closed CHECK (created_time >= '<from> UTC' AND created_time < '<to> UTC') NOT VALID
+
+-- ValidateBound
+ALTER TABLE <partition> VALIDATE CONSTRAINT outbox_closed
+
+-- UnboundPartition
+ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed
+
+-- UnboundAttached
+ALTER TABLE "iam"."<name>" DROP CONSTRAINT IF EXISTS outbox_closed
+
+-- MarkDropped
+COMMENT ON TABLE <partition> IS 'retention drops this partition of app_outbox'
+
+-- UnmarkDropped
+COMMENT ON TABLE <partition> IS NULL
+
+-- DetachConcurrent
+ALTER TABLE <table> DETACH PARTITION <partition> CONCURRENTLY
+
+-- FinishDetach
+ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE
+
+-- ListDetached
+SELECT c.relname, format('%I.%I', n.nspname, c.relname)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition AND starts_with(c.relname, parent.relname || '_p')
+  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of app_outbox'
+
+-- DropTable
+DROP TABLE IF EXISTS <partition>
 
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
@@ -193,7 +269,4 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- LockMigrations
 SELECT pg_advisory_xact_lock(hashtext('"iam"."app_outbox_schema"'), 0)
-
--- UnlockMigrations
-
 

@@ -15,9 +15,6 @@ SELECT r.value ->> 'id', r.value ->> 'account_id', r.value ->> 'aggregate_type',
   r.value ->> 'event_type', coalesce(substr(?2, (r.value ->> 'start') + 1, r.value ->> 'size'), x''), stamp.first + r.key
 FROM stamp, json_each(?1) AS r ORDER BY r.key
 
--- SampleClock
-
-
 -- SafeMark
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER),
   1 + max(coalesce((SELECT max(created_time) FROM "app_outbox"), 0),
@@ -147,21 +144,29 @@ DELETE FROM "app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)
 
--- CheckServer
+-- OutboxTable
+"app_outbox"
 
+-- MarkerTable
+"app_outbox_idempotency"
+
+-- NextEvent
+SELECT created_time, id FROM "app_outbox"
+WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
+ORDER BY created_time, id LIMIT 1
+
+-- ForgetEvents
+DELETE FROM "app_outbox" WHERE (created_time, id) IN (
+  SELECT created_time, id FROM "app_outbox" WHERE created_time < ?1 ORDER BY created_time, id LIMIT ?2)
+
+-- ForgetMarkers
+DELETE FROM "app_outbox_idempotency" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM "app_outbox_idempotency" WHERE created_time < ?1
+  ORDER BY created_time, event_id, handler LIMIT ?2)
 
 -- FindSchema
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
 
 -- SchemaVersion
 SELECT coalesce(max(version), 0) FROM "app_outbox_schema"
-
--- IsolateMigrations
-
-
--- LockMigrations
-
-
--- UnlockMigrations
-
 

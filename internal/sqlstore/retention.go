@@ -1,0 +1,212 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// partitioning is how a kind of database keeps partitions. Waiting for a table
+// that is in use is the caller's part: a method that is given a time to wait
+// returns a lock timeout after it. All may find that another replica has been
+// faster.
+type partitioning interface {
+	// extend puts months before the open-ended last partition and returns what
+	// it has made.
+	extend(ctx context.Context, s *Store, t table, now time.Time, months int, lockTimeout time.Duration) ([]partition, error)
+	// recover ends what an earlier run has begun to drop, and returns it.
+	recover(ctx context.Context, s *Store, t table, lockTimeout time.Duration) ([]partition, error)
+	// drop drops a partition. It reports whether it did; otherwise somebody
+	// else has.
+	drop(ctx context.Context, s *Store, t table, p partition, lockTimeout time.Duration) (bool, error)
+}
+
+// table is a partitioned table: its name for messages, without its schema, and
+// as statements have it.
+type table struct{ name, bare, sql string }
+
+func (s *Store) outboxTable() table {
+	return table{s.table, s.cfg.Naming.Prefix + "outbox", s.sql.OutboxTable}
+}
+
+func (s *Store) markerTable() table {
+	return table{s.table + "_idempotency", s.cfg.Naming.Prefix + "outbox_idempotency", s.sql.MarkerTable}
+}
+
+// EnsurePartitions implements persistence.OutboxRetention.
+func (s *Store) EnsurePartitions(ctx context.Context, months int, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
+	var report persistence.RetentionReport
+	conn, err := s.retentionPool(ctx, options)
+	if err != nil {
+		return report, err
+	}
+	m, err := s.safeMark(ctx, conn)
+	if err != nil {
+		return report, s.failed(err, "ensure partitions")
+	}
+	report.Now = m.Now
+	if s.cfg.Dialect.partitions == nil {
+		return report, nil
+	}
+	// Markers first: an event must not have a place before its markers do.
+	for _, t := range []table{s.markerTable(), s.outboxTable()} {
+		made, err := s.extend(ctx, conn, t, m.Now, months, options)
+		for _, p := range made {
+			report.Created = append(report.Created, p.Partition)
+		}
+		if err != nil {
+			return report, s.failed(err, "make partitions of %s", t.name)
+		}
+	}
+	return report, nil
+}
+
+func (s *Store) extend(ctx context.Context, conn Conn, t table, now time.Time, months int, options persistence.RetentionOptions) ([]partition, error) {
+	e, err := s.missing(ctx, conn, t, now, months)
+	if err != nil || len(e.made) == 0 || options.DryRun {
+		return e.made, err
+	}
+	return s.cfg.Dialect.partitions.extend(ctx, s, t, now, months, lockTimeout(options))
+}
+
+// DropPartitionsBefore implements persistence.OutboxRetention.
+func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
+	var report persistence.RetentionReport
+	conn, err := s.retentionPool(ctx, options)
+	if err != nil {
+		return report, err
+	}
+	if s.cfg.Dialect.partitions == nil {
+		report, err := s.forgetBefore(ctx, conn, before, options)
+		return report, s.failed(err, "forget events")
+	}
+	before, report.Now, err = s.horizon(ctx, conn, before)
+	if err != nil {
+		return report, s.failed(err, "drop partitions")
+	}
+	// Each step goes on where one before it met an obstacle: what is owed in
+	// March does not keep February.
+	var errs []error
+	for _, t := range []table{s.outboxTable(), s.markerTable()} {
+		if err := s.recoverDropped(ctx, t, options, &report); err != nil {
+			return report, s.failed(err, "end an earlier run on %s", t.name)
+		}
+	}
+	settled, err := s.dropEvents(ctx, conn, before, options, &report)
+	errs = append(errs, s.failed(err, "drop partitions of %s", s.table))
+	err = s.dropMarkers(ctx, conn, before, settled, options, &report)
+	errs = append(errs, s.failed(err, "drop partitions of %s", s.markerTable().name))
+	return report, errors.Join(errs...)
+}
+
+func (s *Store) recoverDropped(ctx context.Context, t table, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
+	if options.DryRun {
+		return nil
+	}
+	dropped, err := s.cfg.Dialect.partitions.recover(ctx, s, t, lockTimeout(options))
+	for _, p := range dropped {
+		report.Dropped = append(report.Dropped, p.Partition)
+	}
+	return err
+}
+
+// dropEvents drops the partitions of the outbox that have ended before the time
+// and hold nothing owed. It returns the end of the last one.
+func (s *Store) dropEvents(ctx context.Context, conn Conn, before time.Time, options persistence.RetentionOptions, report *persistence.RetentionReport) (time.Time, error) {
+	var end time.Time
+	due, err := s.endedBefore(ctx, conn, s.outboxTable(), before)
+	if err != nil || len(due) == 0 {
+		return end, err
+	}
+	owed, err := s.firstOwed(ctx, conn, due[len(due)-1].To, options)
+	if err != nil {
+		return end, err
+	}
+	for _, p := range due {
+		if owed != nil && owed.at.Before(p.To) {
+			return end, fmt.Errorf("partition %s is kept: %w", p.Name, owed.err)
+		}
+		if err := s.dropPartition(ctx, s.outboxTable(), p, options, report); err != nil {
+			return end, err
+		}
+		end = p.To
+	}
+	return end, nil
+}
+
+// dropMarkers drops the partitions of the markers that have ended before the
+// time and belong to no event that is left. settled is the end of what was
+// dropped of the outbox.
+func (s *Store) dropMarkers(ctx context.Context, conn Conn, before, settled time.Time, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
+	due, err := s.endedBefore(ctx, conn, s.markerTable(), before)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	var start persistence.Cursor
+	if options.DryRun {
+		start.CreatedTime = settled // what lies before it would be gone
+	}
+	oldest, found, err := s.nextEvent(ctx, conn, start, due[len(due)-1].To)
+	if err != nil {
+		return err
+	}
+	for _, p := range due {
+		if found && oldest.CreatedTime.Before(p.To) {
+			return nil
+		}
+		if err := s.dropPartition(ctx, s.markerTable(), p, options, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) dropPartition(ctx context.Context, t table, p partition, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
+	dropped := true
+	if !options.DryRun {
+		var err error
+		if dropped, err = s.cfg.Dialect.partitions.drop(ctx, s, t, p, lockTimeout(options)); err != nil {
+			return fmt.Errorf("partition %s: %w", p.Name, err)
+		}
+	}
+	if dropped {
+		report.Dropped = append(report.Dropped, p.Partition)
+	}
+	return nil
+}
+
+// retentionPool returns the pool, unless ctx carries a transaction: DDL would
+// commit it, or wait for it.
+func (s *Store) retentionPool(ctx context.Context, options persistence.RetentionOptions) (Conn, error) {
+	if s.cfg.Invalid != nil {
+		return nil, s.cfg.Invalid
+	}
+	if persistence.InTransaction(ctx) {
+		return nil, fmt.Errorf("outbox table %s: retention: %w: DDL has transactions of its own", s.table, persistence.ErrInTransaction)
+	}
+	if err := options.Check(); err != nil {
+		return nil, s.failed(err, "retention")
+	}
+	return s.pool(ctx, writing)
+}
+
+// transaction runs fn in a transaction of its own.
+func (s *Store) transaction(ctx context.Context, fn func(ctx context.Context, conn Conn) error) error {
+	return s.Atomically(ctx, func(ctx context.Context) error {
+		tx, err := persistence.Current(ctx, s.cfg.Database)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, s.wrapped(tx.(Conn)))
+	})
+}
+
+func lockTimeout(options persistence.RetentionOptions) time.Duration {
+	if options.LockTimeout == 0 {
+		return persistence.DefaultLockTimeout
+	}
+	return options.LockTimeout
+}

@@ -1,0 +1,72 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// EnsurePartitions implements [persistence.OutboxRetention]. There are no
+// partitions to make.
+func (s *Store) EnsurePartitions(ctx context.Context, _ int, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
+	if err := s.checkRetention(ctx, options); err != nil {
+		return persistence.RetentionReport{}, err
+	}
+	return persistence.RetentionReport{Now: now()}, nil
+}
+
+// DropPartitionsBefore implements [persistence.OutboxRetention]: it forgets the
+// events that are older than the time, and their markers.
+func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
+	if err := s.checkRetention(ctx, options); err != nil {
+		return persistence.RetentionReport{}, err
+	}
+	if err := s.lock(ctx); err != nil {
+		return persistence.RetentionReport{}, err
+	}
+	defer s.mu.Unlock()
+	report := persistence.RetentionReport{Now: now()}
+	if kept := report.Now.Add(-persistence.AuditWindow); before.After(kept) {
+		before = kept
+	}
+	before, owed := s.settledBefore(before, options)
+	n := s.search(persistence.Cursor{CreatedTime: before})
+	if n == 0 {
+		return report, owed
+	}
+	report.Dropped = []persistence.Partition{{Table: tableName, To: before}}
+	if !options.DryRun {
+		s.rows = append([]persistence.Record(nil), s.rows[n:]...)
+		s.markers.forget(func(k markerKey) bool { return k.micros < before.UnixMicro() })
+	}
+	return report, owed
+}
+
+// settledBefore returns the latest time, up to the one given, before which
+// nothing is owed, and an error if it is earlier.
+func (s *Store) settledBefore(before time.Time, options persistence.RetentionOptions) (time.Time, error) {
+	due := s.rows[:s.search(persistence.Cursor{CreatedTime: before})]
+	if len(s.sidecars) == 0 && len(due) > 0 && !options.NoConsumers {
+		return time.Time{}, fmt.Errorf("memstore: %d events are due, and no dispatcher has read them: %w: say NoConsumers if there is none", len(due), persistence.ErrOwed)
+	}
+	var err error
+	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
+		i := s.search(s.sidecars[name].cursor)
+		if i < len(due) && due[i].CreatedTime.Before(before) {
+			before = due[i].CreatedTime
+			err = fmt.Errorf("memstore: dispatcher %q has not settled event %s: %w", name, due[i].Cursor(), persistence.ErrOwed)
+		}
+	}
+	return before, err
+}
+
+func (s *Store) checkRetention(ctx context.Context, options persistence.RetentionOptions) error {
+	if persistence.InTransaction(ctx) {
+		return fmt.Errorf("memstore: retention: %w", persistence.ErrInTransaction)
+	}
+	return options.Check()
+}
