@@ -28,7 +28,7 @@ func (s *suite) history() {
 	}
 	if s.Partition != nil {
 		var ends []time.Time
-		for month := 24; month >= 19; month-- {
+		for month := 23; month >= 19; month-- {
 			ends = append(ends, monthsAgo(month))
 		}
 		require.NoError(s, s.Partition(s.ctx, ends...))

@@ -27,12 +27,14 @@ func (s *Store) patiently(ctx context.Context, conn Conn, t table, limit time.Du
 	}
 	var timeout error
 	for wait := min(firstWait, limit); ; wait = min(2*wait, limit) {
-		if err := pause(ctx, letPass*wait); err != nil {
-			return err
-		}
-		stillHeld, err := s.holders(ctx, conn, t)
-		if err != nil {
-			return err
+		stillHeld := held
+		if len(held) > 0 || timeout != nil {
+			if err := pause(ctx, letPass*wait); err != nil {
+				return err
+			}
+			if stillHeld, err = s.holders(ctx, conn, t); err != nil {
+				return err
+			}
 		}
 		// Who has held the table for so long will go on, a report for example:
 		// nobody has to wait behind us for that.

@@ -144,6 +144,8 @@ func (d postgresPartitions) drop(ctx context.Context, s *Store, t table, p parti
 	}
 	for _, r := range remaining {
 		switch {
+		case r.Name == p.Name && r.detaching && !errors.Is(err, persistence.ErrLockTimeout): // another replica is at it
+			return false, d.finish(ctx, s, t, r, limit)
 		case r.Name == p.Name && r.detaching: // the next run ends it
 			return false, err
 		case r.Name == p.Name:
@@ -167,9 +169,8 @@ func (d postgresPartitions) recover(ctx context.Context, s *Store, t table, limi
 		if !p.detaching {
 			continue
 		}
-		err := d.detach(ctx, s, fill(s.sql.FinishDetach, t, p), limit)
-		if err != nil && sqlState(err) != "55000" && sqlState(err) != "42P01" { // another replica has ended it
-			return nil, fmt.Errorf("end the detach of partition %s: %w", p.Name, err)
+		if err := d.finish(ctx, s, t, p, limit); err != nil {
+			return nil, err
 		}
 	}
 	var dropped []partition
@@ -191,6 +192,16 @@ func (d postgresPartitions) recover(ctx context.Context, s *Store, t table, limi
 		}
 	}
 	return dropped, nil
+}
+
+// finish ends a detach that was interrupted, or waits for the replica that does
+// it.
+func (d postgresPartitions) finish(ctx context.Context, s *Store, t table, p partition, limit time.Duration) error {
+	err := d.detach(ctx, s, fill(s.sql.FinishDetach, t, p), limit)
+	if state := sqlState(err); err == nil || state == "55000" || state == "42P01" { // it has ended
+		return nil
+	}
+	return fmt.Errorf("end the detach of partition %s: %w", p.Name, err)
 }
 
 // detach waits until every transaction that may still use the partition has
