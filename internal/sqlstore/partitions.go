@@ -150,7 +150,7 @@ func partitionName(from, to time.Time) string {
 // Bounds are UTC.
 func fill(statement string, t table, p partition) string {
 	return strings.NewReplacer(
-		"<table>", t.sql, "<partition>", p.sql, "<name>", strings.ReplaceAll(p.Name, `"`, `""`),
+		"<table>", t.sql, "<bare>", t.bare, "<partition>", p.sql, "<name>", strings.ReplaceAll(p.Name, `"`, `""`),
 		"<from>", p.From.Format(time.DateTime), "<to>", p.To.Format(time.DateTime),
 	).Replace(statement)
 }

@@ -252,15 +252,15 @@ ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed,
 			UnboundPartition: `ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed`,
 			UnboundAttached:  `ALTER TABLE {schema}"<name>" DROP CONSTRAINT IF EXISTS outbox_closed`,
 
-			MarkDropped:      `COMMENT ON TABLE <partition> IS 'retention drops this partition of {prefix}outbox'`,
+			MarkDropped:      `COMMENT ON TABLE <partition> IS 'retention drops this partition of <bare>'`,
 			UnmarkDropped:    `COMMENT ON TABLE <partition> IS NULL`,
 			DetachConcurrent: `ALTER TABLE <table> DETACH PARTITION <partition> CONCURRENTLY`,
 			FinishDetach:     `ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE`,
 			ListDetached: `
 SELECT c.relname, format('%I.%I', n.nspname, c.relname)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
-WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition AND starts_with(c.relname, parent.relname || '_p')
-  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of {prefix}outbox'`,
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition
+  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of ' || parent.relname`,
 			DropTable: `DROP TABLE IF EXISTS <partition>`,
 		},
 

@@ -153,7 +153,8 @@ func (d postgresPartitions) drop(ctx context.Context, s *Store, t table, p parti
 			return false, errors.Join(err, unmarkErr)
 		}
 	}
-	return false, nil // another replica was faster
+	// Another replica was faster, or the answer was lost.
+	return false, d.dropDetached(ctx, s, t, p, limit)
 }
 
 // recover ends detaches that were interrupted: until then the partition's range

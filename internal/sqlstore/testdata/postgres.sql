@@ -238,7 +238,7 @@ ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed
 ALTER TABLE "iam"."<name>" DROP CONSTRAINT IF EXISTS outbox_closed
 
 -- MarkDropped
-COMMENT ON TABLE <partition> IS 'retention drops this partition of app_outbox'
+COMMENT ON TABLE <partition> IS 'retention drops this partition of <bare>'
 
 -- UnmarkDropped
 COMMENT ON TABLE <partition> IS NULL
@@ -252,8 +252,8 @@ ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE
 -- ListDetached
 SELECT c.relname, format('%I.%I', n.nspname, c.relname)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
-WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition AND starts_with(c.relname, parent.relname || '_p')
-  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of app_outbox'
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition
+  AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of ' || parent.relname
 
 -- DropTable
 DROP TABLE IF EXISTS <partition>
