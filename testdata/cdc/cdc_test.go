@@ -1,6 +1,7 @@
 package cdc
 
 import (
+	"bytes"
 	"context"
 	"regexp"
 	"slices"
@@ -35,8 +36,14 @@ func TestTheLogHoldsNothingButInserts(t *testing.T) {
 					require.Equal(t, Statement, c.Kind, c.Text)
 					require.Regexp(t, target.retention, c.Text)
 				}
-				require.Len(t, consumer.records, len(want))
-				require.Equal(t, byID(want), byID(consumer.records))
+				require.ElementsMatch(t, ids(want), consumer.ids())
+				consumed := byID(consumer.records)
+				for _, r := range want {
+					got := consumed[r.ID]
+					require.True(t, bytes.Equal(r.Payload, got.Payload), "the payload of %s", r.ID)
+					got.Payload = r.Payload
+					require.Equal(t, r, got)
+				}
 				for aggregate, got := range byAggregate(consumer.records) {
 					require.True(t, slices.IsSorted(got), "%s: %v", aggregate, got)
 				}
@@ -122,8 +129,8 @@ func TestAnEngineGoesOnAtTheConsumersPosition(t *testing.T) {
 				consumer.room = 0
 				_, err := engine.CatchUp(t.Context(), &consumer)
 				require.NoError(t, err)
-				require.Len(t, consumer.records, w.count())
 				require.Len(t, byID(consumer.records), w.count())
+				require.Len(t, consumer.records, w.count(), "what was taken over does not come again")
 
 				// The rest of the database moves the position, and only that.
 				position := consumer.position
