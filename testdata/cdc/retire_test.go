@@ -2,17 +2,17 @@ package cdc
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/gormtx"
 )
 
 // retire drops the partition of the past.
 func retire(t *testing.T, db database) {
-	statements := []string{"ALTER TABLE outbox DROP PARTITION p2020_01"}
-	if db.Name() == "postgres" {
-		statements = []string{"ALTER TABLE outbox DETACH PARTITION outbox_p2020_01 CONCURRENTLY", "DROP TABLE outbox_p2020_01"}
-	}
-	for _, statement := range statements {
-		require.NoError(t, db.Exec(statement).Error)
-	}
+	report, err := gormtx.RunRetention(t.Context(), db.DB, 30*24*time.Hour)
+	require.NoError(t, err)
+	require.Len(t, report.Dropped, 1)
+	require.Equal(t, time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC), report.Dropped[0].To)
 }

@@ -101,7 +101,7 @@ func postgresTarget(kind *servers.Kind) target {
 				{Truncate, "outbox_p2020_01"},
 			},
 		},
-		retention: regexp.MustCompile(`(?is)^\s*(ALTER TABLE \S+ (ATTACH|DETACH) PARTITION |CREATE TABLE \S*outbox_p\w+|DROP TABLE \S*outbox_p\w+)`),
+		retention: regexp.MustCompile(`(?is)^\s*(ALTER TABLE \S+ (ATTACH|DETACH) PARTITION |CREATE TABLE \S*outbox_p\w+|COMMENT ON TABLE \S*outbox_p\w+ IS |DROP TABLE IF EXISTS \S*outbox_p\w+)`),
 	}
 }
 

@@ -159,20 +159,21 @@ func (w *workload) dispatch(t *testing.T) {
 	require.NoError(t, d.Subscribe("old", "follow", func(ctx context.Context, evt events.Event) error {
 		return w.change(ctx, "follower", "followed", 1)
 	}))
-	for range 2 {
-		settled, deadLetters := 0, 0
+	for pass := range 2 {
+		if pass > 0 {
+			require.NoError(t, outbox.Rewind(t.Context(), events.DefaultName, persistence.Cursor{}))
+		}
+		settled := 0
 		for settled < w.count() { // the safe mark may follow in steps
 			n, err := d.RunOnce(t.Context(), 10)
 			settled += n
-			if errors.Is(err, events.ErrDeadLettered) {
-				deadLetters++
+			if err != nil && !errors.Is(err, events.ErrDeadLettered) {
+				require.ErrorContains(t, err, "broken") // the handler that gives up
 			}
-			require.NoError(t, t.Context().Err())
 		}
 		letters, err := outbox.ListDeadLetters(t.Context(), persistence.DeadLetterQuery{Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, letters, 1)
-		require.NoError(t, outbox.Rewind(t.Context(), events.DefaultName, persistence.Cursor{}))
 	}
 }
 
