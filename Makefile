@@ -9,7 +9,7 @@ space := $(empty) $(empty)
 LIST = $(subst $(space),$(comma),$(SERVERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench stress servers postgres clean
+.PHONY: help demo test check bench stress servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -29,8 +29,9 @@ check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
 	$(GO) test -count=1 -run 'TestRooms|TestCore|TestDocs' .
 	CGO_ENABLED=0 $(GO) test -count=1 ./...
 
-bench: postgres ## ratios against the same transaction without the library
-	cd testdata && $(GO) run ./servers/with -servers postgres -- $(GO) run ./bench
+bench: servers ## ratios against the same transaction without the library, on PostgreSQL, MySQL and MariaDB
+	cd testdata && for server in postgres mysql mariadb; do \
+		$(GO) run ./servers/with -servers $$server -- $(GO) run ./bench -servers $$server || exit 1; done
 
 stress: servers ## 200,000 events and more, 16 producers in several processes, and the controls that must lose
 	cd testdata && for server in postgres mysql mariadb; do \
@@ -39,9 +40,6 @@ stress: servers ## 200,000 events and more, 16 producers in several processes, a
 
 servers:
 	@testdata/servers/install.sh $(SERVERS) pgbouncer
-
-postgres:
-	@testdata/servers/install.sh postgres
 
 bin/staticcheck: testdata/go.mod
 	cd testdata && $(GO) build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,29 +12,32 @@ import (
 // operation does some work and returns how many units it was.
 type operation func(ctx context.Context) (int, error)
 
-// turns is how often the two sides take turns.
-const turns = 12
+// pairs is how often the two sides run side by side.
+const pairs = 30
 
 // compare returns the rate of one over the rate of other. They take turns in
-// short turns, so that both see the same weather.
+// short turns, so that both see the same weather; the median of the pairs' ratios
+// leaves out those between which it changed.
 func compare(ctx context.Context, duration time.Duration, concurrency int, one, other operation) (float64, error) {
-	var units [2]int64
-	var spent [2]time.Duration
-	for turn := range turns {
-		side := turn % 2
-		op := []operation{one, other}[side]
-		start := time.Now()
-		n, err := repeat(ctx, duration/turns, concurrency, op)
-		if err != nil {
-			return 0, err
+	sides := []operation{one, other}
+	var ratios []float64
+	for pair := range pairs + 1 {
+		var rates [2]float64
+		for turn := range sides {
+			side := (pair + turn) % 2 // neither is always the first
+			start := time.Now()
+			n, err := repeat(ctx, duration/(2*pairs), concurrency, sides[side])
+			if err != nil {
+				return 0, err
+			}
+			rates[side] = float64(n) / time.Since(start).Seconds()
 		}
-		if turn >= 2 { // the first of each warms up
-			units[side] += n
-			spent[side] += time.Since(start)
+		if pair > 0 { // the first warms up
+			ratios = append(ratios, rates[0]/rates[1])
 		}
 	}
-	rate := func(side int) float64 { return float64(units[side]) / spent[side].Seconds() }
-	return rate(0) / rate(1), nil
+	slices.Sort(ratios)
+	return (ratios[(pairs-1)/2] + ratios[pairs/2]) / 2, nil
 }
 
 func repeat(ctx context.Context, duration time.Duration, concurrency int, op operation) (int64, error) {

@@ -1,9 +1,9 @@
 // Command bench compares the library with the same transactions written by
 // hand, side by side in one run, since machines are noisy and ratios are not:
 //
-//	bench publish gormtx postgres c=4 ratio=0.98
+//	bench publish gormtx mysql c=16 ratio=0.93
 //
-// A ratio is the library's rate over the rate without it. The server comes from
+// A ratio is the library's rate over the rate without it. The servers come from
 // package servers.
 package main
 
@@ -13,16 +13,23 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
 func main() {
-	duration := flag.Duration("time", 6*time.Second, "time a figure, shared by both sides")
+	duration := flag.Duration("time", 12*time.Second, "time a figure, shared by both sides")
+	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *duration)
+	var err error
+	for name := range strings.SplitSeq(*names, ",") {
+		if err = run(ctx, name, *duration); err != nil {
+			break
+		}
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -30,34 +37,50 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, duration time.Duration) error {
-	server, err := servers.Start(ctx, servers.Postgres)
+func run(ctx context.Context, name string, duration time.Duration) error {
+	family, ok := families[name]
+	if !ok {
+		return fmt.Errorf("no benchmark for server %q", name)
+	}
+	kind, err := servers.Lookup(name)
+	if err != nil {
+		return err
+	}
+	server, err := servers.Start(ctx, kind)
 	if err != nil {
 		return err
 	}
 	defer server.Stop(context.WithoutCancel(ctx))
 	fmt.Println(server)
 	for _, concurrency := range []int{1, 4, 16} {
-		b, err := open(ctx, server.DSN, concurrency)
-		if err != nil {
-			return err
+		if err := measure(ctx, family, server, duration, concurrency); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		ratio, err := compare(ctx, duration, concurrency, b.publish, b.bareInsert)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("bench publish gormtx postgres c=%d ratio=%.2f\n", concurrency, ratio)
-		if concurrency == 1 { // the dispatcher delivers one event at a time
-			if err := b.fill(ctx, 100_000); err != nil {
-				return err
-			}
-			ratio, err := compare(ctx, duration, 1, b.dispatch, b.handWritten)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("bench dispatch gormtx postgres c=1 ratio=%.2f\n", ratio)
-		}
-		b.close()
 	}
+	return nil
+}
+
+func measure(ctx context.Context, family family, server *servers.Server, duration time.Duration, concurrency int) error {
+	b, err := open(ctx, family, server.DSN, concurrency)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	ratio, err := compare(ctx, duration, concurrency, b.publish, b.bareInsert)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("bench publish gormtx %s c=%d ratio=%.2f\n", server.Name, concurrency, ratio)
+	if concurrency > 1 { // the dispatcher delivers one event at a time
+		return nil
+	}
+	if err := b.fill(ctx, int(duration.Seconds()*eventsPerSecond)); err != nil {
+		return err
+	}
+	ratio, err = compare(ctx, duration, concurrency, b.dispatch, b.handWritten)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("bench dispatch gormtx %s c=1 ratio=%.2f\n", server.Name, ratio)
 	return nil
 }

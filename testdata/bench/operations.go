@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -16,49 +17,59 @@ import (
 	"github.com/onward-go/outbox/gormtx"
 )
 
+const (
+	// counters is the number of aggregates that producers change. There are
+	// enough for them seldom to meet.
+	counters = 500
+	// eventsPerSecond is how many events wait for each second of a dispatcher,
+	// more than it can deliver.
+	eventsPerSecond = 5000
+)
+
 // benchmark is an outbox with tables of its own, and the same tables by hand.
 type benchmark struct {
+	family
 	db         *gorm.DB
-	pool       *pgxpool.Pool
+	hand       hand
 	outbox     *gormtx.Outbox
 	publisher  *events.Publisher
 	dispatcher *events.Dispatcher
 	prefix     string
 }
 
-func open(ctx context.Context, dsn string, concurrency int) (*benchmark, error) {
-	b := &benchmark{prefix: "b" + strings.ToLower(rand.Text()[:8]) + "_"}
-	var err error
-	if b.db, err = gorm.Open(postgres.Open(dsn), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true}); err != nil {
+func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmark, error) {
+	b := &benchmark{family: f, prefix: "b" + strings.ToLower(rand.Text()[:8]) + "_"}
+	dsn, err := f.database(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	if b.db, err = gorm.Open(f.dialector(dsn), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true}); err != nil {
 		return nil, err
 	}
 	if pool, err := b.db.DB(); err == nil {
 		pool.SetMaxIdleConns(concurrency + 1)
 	}
-	if b.pool, err = pgxpool.New(ctx, dsn); err != nil {
+	if b.hand, err = f.driver(ctx, dsn); err != nil {
 		return nil, err
 	}
 	b.outbox = gormtx.New(b.db, gormtx.WithTablePrefix(b.prefix))
 	if err := b.outbox.Migrate(ctx); err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{
-		"CREATE TABLE {prefix}counter (id int PRIMARY KEY, n bigint NOT NULL)",
-		"INSERT INTO {prefix}counter VALUES (1, 0)",
-		"CREATE TABLE {prefix}marker (created_time timestamptz, event_id text, handler text, PRIMARY KEY (created_time, event_id, handler))",
-		// Partitioned like the outbox, so that the bare insert pays for that, too.
-		"CREATE TABLE {prefix}bare (LIKE {prefix}outbox INCLUDING CONSTRAINTS INCLUDING INDEXES) PARTITION BY RANGE (created_time)",
-		"ALTER TABLE {prefix}bare ALTER created_time SET DEFAULT clock_timestamp()",
-		"CREATE TABLE {prefix}bare_pmax PARTITION OF {prefix}bare DEFAULT",
-	} {
+	for _, statement := range f.tables {
 		if err := b.db.WithContext(ctx).Exec(b.expand(statement)).Error; err != nil {
+			return nil, err
+		}
+	}
+	for id := range counters {
+		if err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}counter VALUES (?, 0)"), id).Error; err != nil {
 			return nil, err
 		}
 	}
 	b.publisher = events.NewPublisher(b.outbox)
 	b.dispatcher = events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox)
 	return b, b.dispatcher.Subscribe(event.Type, "count", func(ctx context.Context, _ events.Event) error {
-		return gormtx.Tx(ctx).Exec(b.expand("UPDATE {prefix}counter SET n = n + 1 WHERE id = 1")).Error
+		return b.change(gormtx.Tx(ctx), 1)
 	})
 }
 
@@ -67,7 +78,7 @@ func (b *benchmark) expand(query string) string {
 }
 
 func (b *benchmark) close() {
-	b.pool.Close()
+	b.hand.close()
 	if pool, err := b.db.DB(); err == nil {
 		_ = pool.Close() // the process ends
 	}
@@ -75,39 +86,66 @@ func (b *benchmark) close() {
 
 var event = events.Event{Type: "bench.Happened", AggregateType: "Counter", AggregateID: "1", Payload: []byte(strings.Repeat("x", 300))}
 
-// publish is a transaction that publishes one event.
+// change is the application's part of a transaction.
+func (b *benchmark) change(tx *gorm.DB, counter int) error {
+	return tx.Exec(b.expand("UPDATE {prefix}counter SET n = n + 1 WHERE id = ?"), counter).Error
+}
+
+// publish is a transaction that changes an aggregate and publishes one event.
 func (b *benchmark) publish(ctx context.Context) (int, error) {
-	return 1, b.outbox.Atomically(ctx, func(ctx context.Context) error { return b.publisher.Publish(ctx, event) })
+	return 1, b.outbox.Atomically(ctx, func(ctx context.Context) error {
+		if err := b.change(gormtx.Tx(ctx), mathrand.IntN(counters)); err != nil {
+			return err
+		}
+		return b.publisher.Publish(ctx, event)
+	})
 }
 
 // bareInsert is the same transaction through GORM, with an INSERT and no fence.
 func (b *benchmark) bareInsert(ctx context.Context) (int, error) {
 	return 1, b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		return tx.Exec(b.expand("INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES (?, ?, ?, ?, ?, ?)"),
+		if err := b.change(tx, mathrand.IntN(counters)); err != nil {
+			return err
+		}
+		return tx.Exec(b.expand(b.family.bareInsert),
 			events.NewID(), "", event.AggregateType, event.AggregateID, event.Type, event.Payload).Error
 	})
 }
 
 // dispatch delivers a batch.
 func (b *benchmark) dispatch(ctx context.Context) (int, error) {
-	return b.dispatcher.RunOnce(ctx, 100)
+	n, err := b.dispatcher.RunOnce(ctx, 100)
+	if err == nil && n == 0 {
+		err = errors.New("no event is left: raise eventsPerSecond")
+	}
+	return n, err
 }
 
-// fill publishes enough for dispatch.
+// fill publishes enough for dispatch, and waits until the safe mark has passed
+// all of it, since the first lap of MySQL's fence is not what is measured.
 func (b *benchmark) fill(ctx context.Context, n int) error {
-	return b.outbox.Atomically(ctx, func(ctx context.Context) error {
-		return b.publisher.Publish(ctx, slices.Repeat([]events.Event{event}, n)...)
-	})
+	for range (n + 999) / 1000 {
+		err := b.outbox.Atomically(ctx, func(ctx context.Context) error {
+			return b.publisher.Publish(ctx, slices.Repeat([]events.Event{event}, 1000)...)
+		})
+		if err != nil {
+			return fmt.Errorf("fill the outbox: %w", err)
+		}
+	}
+	filled, err := b.outbox.SafeMark(ctx)
+	for mark := filled; err == nil && mark.Time.Before(filled.Now); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		mark, err = b.outbox.SafeMark(ctx)
+	}
+	return err
 }
 
 // handWritten is the limit: the handler's transaction, marker and all, without
 // any library but the driver.
 func (b *benchmark) handWritten(ctx context.Context) (int, error) {
-	return 1, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, b.expand("INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING"), events.NewID()); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, b.expand("UPDATE {prefix}counter SET n = n + 1 WHERE id = 1"))
-		return err
-	})
+	return 1, b.hand.transaction(ctx, b.expand(b.marker), b.expand(b.family.update), events.NewID(), 1)
 }

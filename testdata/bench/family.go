@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+
+	driver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+)
+
+// family is a kind of database that can be measured.
+type family struct {
+	dialector func(dsn string) gorm.Dialector
+	// database names a database where the server's DSN does not.
+	database func(ctx context.Context, dsn string) (string, error)
+	// tables are the tables by hand. The bare one is partitioned like the
+	// outbox, so that the bare insert pays for that, too.
+	tables     []string
+	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
+	marker     string // event id
+	update     string // id
+	// driver opens the driver alone.
+	driver func(ctx context.Context, dsn string) (hand, error)
+}
+
+// hand runs the statements of marker and update in a transaction, with nothing
+// but the driver.
+type hand struct {
+	transaction func(ctx context.Context, marker, update, event string, counter int) error
+	close       func()
+}
+
+var (
+	pgFamily = family{
+		dialector: postgres.Open,
+		database:  func(_ context.Context, dsn string) (string, error) { return dsn, nil },
+		tables: []string{
+			"CREATE TABLE {prefix}counter (id int PRIMARY KEY, n bigint NOT NULL)",
+			"CREATE TABLE {prefix}marker (created_time timestamptz, event_id text, handler text, PRIMARY KEY (created_time, event_id, handler))",
+			"CREATE TABLE {prefix}bare (LIKE {prefix}outbox INCLUDING CONSTRAINTS INCLUDING INDEXES) PARTITION BY RANGE (created_time)",
+			"ALTER TABLE {prefix}bare ALTER created_time SET DEFAULT clock_timestamp()",
+			"CREATE TABLE {prefix}bare_pmax PARTITION OF {prefix}bare DEFAULT",
+		},
+		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES (?, ?, ?, ?, ?, ?)",
+		marker:     "INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING",
+		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
+		driver:     pgxByHand,
+	}
+	mysqlFamily = family{
+		dialector: mysql.Open,
+		database:  ownDatabase,
+		tables: []string{
+			"CREATE TABLE {prefix}counter (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
+			"CREATE TABLE {prefix}marker LIKE {prefix}outbox_idempotency",
+			"CREATE TABLE {prefix}bare LIKE {prefix}outbox",
+		},
+		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
+		marker:     "INSERT INTO {prefix}marker (created_time, event_id, handler) VALUES (UTC_TIMESTAMP(6), ?, 'count')",
+		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
+		driver:     sqlByHand,
+	}
+	families = map[string]family{"postgres": pgFamily, "mysql": mysqlFamily, "mariadb": mysqlFamily}
+)
+
+// ownDatabase makes a database on a server of MySQL's family.
+func ownDatabase(ctx context.Context, dsn string) (string, error) {
+	config, err := driver.ParseDSN(dsn)
+	if err != nil || config.DBName != "" {
+		return dsn, err
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	config.DBName = "outbox_bench"
+	_, err = db.ExecContext(ctx, "CREATE DATABASE IF NOT EXISTS "+config.DBName)
+	return config.FormatDSN(), err
+}
+
+func pgxByHand(ctx context.Context, dsn string) (hand, error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return hand{}, err
+	}
+	return hand{func(ctx context.Context, marker, update, event string, counter int) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, marker, event); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, update, counter)
+			return err
+		})
+	}, pool.Close}, nil
+}
+
+func sqlByHand(_ context.Context, dsn string) (hand, error) {
+	pool, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return hand{}, err
+	}
+	return hand{func(ctx context.Context, marker, update, event string, counter int) error {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after the commit
+		if _, err := tx.ExecContext(ctx, marker, event); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, update, counter); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}, func() { _ = pool.Close() }}, nil // the process ends
+}
