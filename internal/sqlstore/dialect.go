@@ -40,6 +40,9 @@ type Dialect struct {
 	// hidesHolders reports whether the server refuses to tell who holds a
 	// table's lock; or nil.
 	hidesHolders func(error) bool
+	// judge makes out a server by what it tells of itself, and refuses one that
+	// will not do.
+	judge func(facts) (product, error)
 	// Begin replaces the driver's begin, where that would take its locks too
 	// late.
 	Begin []string
@@ -121,7 +124,8 @@ type statements struct {
 	partitionStatements
 
 	// schema
-	CheckServer       string // yields a row on a server that will do; or ""
+	DescribeServer    string // names and values of what there is to know of the server
+	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
 	FindSchema        string // is the version table there?
 	SchemaVersion     string
 	IsolateMigrations string // or ""

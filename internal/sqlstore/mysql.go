@@ -2,7 +2,7 @@ package sqlstore
 
 import "github.com/onward-go/outbox/schema"
 
-// MySQL is MySQL 8.0 and newer and MariaDB 10.6 and newer. Times are UTC,
+// MySQL is MySQL 8.0.16 and newer and MariaDB 10.6 and newer. Times are UTC,
 // written and read as text, so that neither the driver's location nor the
 // session's time zone can change them.
 //
@@ -16,6 +16,7 @@ var MySQL = &Dialect{
 	encodeTime:      encodeMySQLTime,
 	newSafeMark:     newFence,
 	wrap:            newNumbered,
+	judge:           judgeMySQL,
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
 	partitions:      mysqlPartitions{},
@@ -231,9 +232,15 @@ ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <pa
 			Interrupt:      `KILL QUERY ?1`,
 		},
 
+		// What a server does not know is left out, where asking for the variable
+		// by its name would fail.
+		DescribeServer: `
+SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version')`,
+
 		// SYSDATE has to move on within a statement, or a stamp would be taken
 		// before its fence is locked.
-		CheckServer: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
+		ClockMoves: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
 
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 

@@ -200,7 +200,11 @@ SELECT CONNECTION_ID()
 -- Interrupt
 KILL QUERY ?1
 
--- CheckServer
+-- DescribeServer
+SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version')
+
+-- ClockMoves
 SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)
 
 -- FindSchema
