@@ -22,6 +22,13 @@ var MySQL = &Dialect{
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
 	hidesHolders:    func(err error) bool { return mysqlNumber(err) != 0 },
+
+	commitsImplicitly: mysqlCommits,
+	// Characteristics cannot be changed inside a transaction. Outside it sets
+	// those of the next one, to what they are by default.
+	ProbeOpen:    `SET TRANSACTION READ WRITE`,
+	IsOpen:       func(err error) bool { return mysqlNumber(err) == 1568 },
+	MayHaveEnded: mysqlMayHaveEnded,
 	statements: statements{
 		// Lock first, stamp after. The producer holds a shared lock on the
 		// ring's row of its time until it ends.
