@@ -2,8 +2,10 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
@@ -13,6 +15,7 @@ import (
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/testdata/servers"
 )
 
 type counter struct {
@@ -206,4 +209,40 @@ func TestMySQLALockingReadThatIsLeftOpenIsAnError(t *testing.T) {
 		publish(t, outbox, "another")
 		requireRows(t, db, "outbox", 1)
 	})
+}
+
+// With snapshot isolation MariaDB refuses to change a row that somebody else
+// has changed since the snapshot, and takes the whole transaction back.
+func TestMariaDBSnapshotConflictEndsTheTransaction(t *testing.T) {
+	dsn := servers.CreateDatabase(t, servers.Get(t, servers.MariaDB))
+	for _, mode := range []struct {
+		setting  string
+		conflict bool
+	}{{"ON", true}, {"OFF", false}} { // in this order, since the second one publishes
+
+		db := Open(t, mysql.Open(dsn+"?tx_isolation=%27REPEATABLE-READ%27&innodb_snapshot_isolation="+mode.setting), &gorm.Config{Logger: logger.Discard})
+		outbox := newCounters(t, dsn, db)
+		var swallowed, published error
+		err := outbox.Atomically(t.Context(), func(ctx context.Context) error {
+			tx := gormtx.Tx(ctx)
+			require.NoError(t, tx.Exec("INSERT INTO counters VALUES (0, 0, 'mine')").Error)
+			require.NoError(t, tx.Take(&counter{}, 1).Error) // the snapshot
+			require.NoError(t, db.Exec("UPDATE counters SET n = 5 WHERE id = 1").Error)
+			swallowed = tx.Exec("UPDATE counters SET n = n + 1 WHERE id = 1").Error
+			published = events.NewPublisher(outbox).Publish(ctx, newEvents(1)...)
+			return nil
+		})
+		if !mode.conflict {
+			require.NoError(t, errors.Join(err, swallowed, published))
+			requireRows(t, db, "outbox", 1)
+			continue
+		}
+		var failed *driver.MySQLError
+		require.ErrorAs(t, swallowed, &failed)
+		require.EqualValues(t, 1020, failed.Number)
+		require.ErrorIs(t, published, persistence.ErrNoTransaction)
+		require.Error(t, err)
+		requireRows(t, db, "outbox", 0)
+		requireRows(t, db, "counters", last)
+	}
 }
