@@ -177,5 +177,12 @@ func judgeMySQL(f facts) (product, error) {
 	case strings.EqualFold(f["autocommit"], "OFF") || f["autocommit"] == "0":
 		return refuse("autocommit is off, so what runs outside of a transaction would open one", "turn it on, for the session or in the DSN")
 	}
+	// Elsewhere text becomes question marks, or other text, without an error.
+	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+		set := f[name]
+		if kept := name == "character_set_results" && strings.EqualFold(set, "binary"); set != "" && set != "utf8mb4" && !kept {
+			return refuse("the connection's "+name+" is "+set+", which cannot hold all text", "put charset=utf8mb4 in the DSN")
+		}
+	}
 	return p, nil
 }

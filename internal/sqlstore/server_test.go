@@ -97,6 +97,12 @@ func TestServersAreToldByTheirVariables(t *testing.T) {
 		{MySQL, mysql, facts{"autocommit": "OFF"}, "autocommit is off"},
 		{MySQL, mysql, facts{"autocommit": "0"}, "autocommit is off"},
 
+		{MySQL, mysql, facts{"character_set_client": "latin1"}, "charset=utf8mb4"},
+		{MySQL, mysql, facts{"character_set_client": "utf8mb4", "character_set_connection": "utf8mb3"}, "charset=utf8mb4"},
+		{MySQL, mysql, facts{"character_set_results": "latin1"}, "charset=utf8mb4"},
+		{MySQL, mysql, facts{"character_set_client": "binary"}, "charset=utf8mb4"},
+		{MySQL, mysql, facts{"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4", "character_set_results": "binary"}, ""},
+
 		{MySQL, mariadb, facts{"wsrep_on": "ON", "wsrep_provider": galera}, "Galera"},
 		{MySQL, mysql, facts{"wsrep_on": "ON", "wsrep_provider": galera}, "Galera"}, // Percona XtraDB Cluster
 		{MySQL, mariadb, facts{"wsrep_on": "ON"}, ""},

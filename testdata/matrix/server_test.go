@@ -67,8 +67,12 @@ func TestMySQLThatIsSetUpOtherwiseIsRefused(t *testing.T) {
 		require.NoError(t, Open(t, gormmysql.Open(dsn), &gorm.Config{Logger: logger.Discard}).
 			Exec("CREATE TABLE untouched (id INT) ENGINE=InnoDB").Error)
 		for params, says := range map[string]string{
-			"?binlog_format=%27STATEMENT%27": "binlog_format is STATEMENT",
-			"?autocommit=0":                  "autocommit is off",
+			"?binlog_format=%27STATEMENT%27":   "binlog_format is STATEMENT",
+			"?charset=latin1":                  "charset=utf8mb4",
+			"?charset=utf8":                    "charset=utf8mb4", // three bytes a character
+			"?charset=binary":                  "charset=utf8mb4",
+			"?character_set_connection=latin1": "charset=utf8mb4",
+			"?autocommit=0":                    "autocommit is off",
 		} {
 			requireUnsupported(t, Open(t, gormmysql.Open(dsn+params), &gorm.Config{Logger: logger.Discard}), says)
 		}
