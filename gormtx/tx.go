@@ -46,9 +46,10 @@ func DB(ctx context.Context, db *gorm.DB) *gorm.DB {
 //
 //   - [persistence.AfterCommit] returns [persistence.ErrCommitNotObserved].
 //   - Statements of the transaction that do not go through [Tx] are not
-//     watched. A database that rolls a transaction back by itself and goes on
-//     in autocommit, as SQLite does after INSERT OR ROLLBACK, is asked before
-//     each Publish.
+//     watched. A database that may roll a transaction back by itself and go on
+//     in autocommit, as MySQL does after a deadlock and SQLite after INSERT OR
+//     ROLLBACK, is asked before each Publish and each statement of [Tx]. On
+//     MySQL and MariaDB that is one more round trip.
 //   - Once the transaction has ended, Publish returns
 //     [persistence.ErrNoTransaction].
 //

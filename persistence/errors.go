@@ -26,6 +26,11 @@ var (
 	// than this version of the library.
 	ErrSchema = errors.New("outbox schema")
 
+	// ErrUnsupported says that the database server, as it is or as it is set
+	// up, cannot keep the library's promises. The message says what is in the
+	// way and what to do. Nothing was written.
+	ErrUnsupported = errors.New("unsupported server")
+
 	// ErrLeaseHeld says that another owner holds the dispatcher's lease.
 	ErrLeaseHeld = errors.New("lease held by another owner")
 

@@ -1,32 +1,156 @@
 package sqlstore
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // EndsByStatement reports whether a statement begins or ends a transaction as a
 // whole, which inside of Atomically would leave what follows to autocommit. A
 // rollback to a savepoint does not.
-func EndsByStatement(query string) bool {
-	words := strings.Fields(strings.ToUpper(strings.TrimLeft(firstBytes(query), " \t\r\n;")))
+func (d *Dialect) EndsByStatement(query string) bool {
+	words := firstWords(query)
 	if len(words) == 0 {
 		return false
 	}
-	switch strings.TrimRight(words[0], ";") {
+	switch words[0] {
 	case "COMMIT", "END", "ABORT", "BEGIN":
 		return true
 	case "START":
-		return len(words) > 1 && strings.HasPrefix(words[1], "TRANSACTION")
-	case "PREPARE":
-		return len(words) > 1 && words[1] == "TRANSACTION"
-	case "ROLLBACK":
-		for _, word := range words[1:] {
-			if word == "TO" {
-				return false
-			}
+		if second(words) == "TRANSACTION" {
+			return true
 		}
+	case "PREPARE":
+		return second(words) == "TRANSACTION"
+	case "ROLLBACK":
+		return !slices.Contains(words, "TO")
+	}
+	return d.commitsImplicitly != nil && d.commitsImplicitly(words)
+}
+
+// mysqlCommits reports statements that MySQL or MariaDB commits before it runs
+// them, even if they fail then; and those that change what ends a transaction.
+func mysqlCommits(words []string) bool {
+	switch words[0] {
+	case "ALTER", "BACKUP", "CACHE", "CHANGE", "CHECK", "CLONE", "FLUSH", "GRANT", "IMPORT", "INSTALL", "OPTIMIZE", "RENAME",
+		"REPAIR", "RESET", "RESTART", "REVOKE", "SHUTDOWN", "START", "STOP", "TRUNCATE", "UNINSTALL":
 		return true
+	case "ANALYZE": // MariaDB's ANALYZE of a statement is another
+		return slices.Contains(words, "TABLE") || slices.Contains(words, "TABLES")
+	case "CREATE":
+		return !temporary(words[1:])
+	case "DROP":
+		return second(words) != "PREPARE" && !temporary(words[1:])
+	case "LOAD":
+		return second(words) == "INDEX"
+	case "LOCK":
+		return second(words) != "INSTANCE"
+	case "SET":
+		return slices.Contains(words, "AUTOCOMMIT") || second(words) == "PASSWORD" || second(words) == "DEFAULT"
 	}
 	return false
 }
 
-// firstBytes spares the rest of a long statement.
-func firstBytes(query string) string { return query[:min(len(query), 80)] }
+// temporary reports whether CREATE or DROP is followed by a temporary table.
+func temporary(words []string) bool {
+	if len(words) > 2 && words[0] == "OR" && words[1] == "REPLACE" {
+		words = words[2:]
+	}
+	return len(words) > 1 && words[0] == "TEMPORARY" && (words[1] == "TABLE" || words[1] == "TABLES")
+}
+
+// locking finds what a SELECT says when it locks rows.
+var locking = regexp.MustCompile(`(?i)\b(UPDATE|SHARE)\b`)
+
+// mysqlMayHaveEnded reports whether the transaction may be gone after a
+// statement that returned no error. The error of a query arrives with its rows,
+// which its caller reads; of queries only those that lock meet a deadlock. What
+// a procedure or a second statement in the text does is not seen at all.
+func mysqlMayHaveEnded(query string, rows bool) bool {
+	words := firstWords(query)
+	if len(words) == 0 {
+		return false
+	}
+	switch words[0] {
+	case "CALL", "EXECUTE":
+		return true
+	case "SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE", "DESC":
+		rows = rows && locking.MatchString(query)
+	}
+	return rows || strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
+}
+
+func second(words []string) string {
+	if len(words) < 2 {
+		return ""
+	}
+	return words[1]
+}
+
+// firstWords returns the words at the beginning of a statement, in upper case,
+// without comments, signs and quoted text. MySQL runs what is in comments that
+// begin with an exclamation mark, so their words count everywhere.
+func firstWords(query string) []string {
+	const most = 12
+	var words []string
+	for len(query) > 0 && len(words) < most {
+		n := wordLength(query)
+		switch {
+		case n > 0:
+			words = append(words, strings.ToUpper(query[:n]))
+		case strings.HasPrefix(query, "/*!"), strings.HasPrefix(query, "/*M!"):
+			n = strings.IndexByte(query, '!') + 1
+			n += len(query[n:]) - len(strings.TrimLeft(query[n:], "0123456789"))
+		case strings.HasPrefix(query, "/*"):
+			n = commentLength(query)
+		case strings.HasPrefix(query, "--"), query[0] == '#':
+			n = lengthTo(query, 1, "\n")
+		case query[0] == '\'' || query[0] == '"' || query[0] == '`':
+			n = lengthTo(query, 1, query[:1])
+		default:
+			n = 1
+		}
+		query = query[n:]
+	}
+	return words
+}
+
+func wordLength(s string) int {
+	for i, c := range []byte(s) {
+		if c != '_' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// commentLength is that of the comment that s begins with. PostgreSQL nests
+// comments, others do not, so one that is not closed as a nested one ends at
+// its first end.
+func commentLength(s string) int {
+	depth := 0
+	for i := 0; i+1 < len(s); i++ {
+		switch s[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return lengthTo(s, 2, "*/")
+}
+
+// lengthTo returns the length of s up to and including end, which is looked for
+// from a position on.
+func lengthTo(s string, from int, end string) int {
+	if i := strings.Index(s[from:], end); i >= 0 {
+		return from + i + len(end)
+	}
+	return len(s)
+}

@@ -100,7 +100,7 @@ func (s *Store) tx(ctx context.Context) (Conn, error) {
 		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
 	}
 	conn := joined{s.wrapped(tx.(Conn))}
-	if err := s.checkSchema(ctx, conn); err != nil {
+	if err := s.check(ctx, conn); err != nil {
 		return nil, err
 	}
 	return conn, nil
@@ -127,17 +127,20 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 			return nil, fmt.Errorf("outbox table %s: %w, which holds the database's write lock: call it after the transaction", s.table, persistence.ErrInTransaction)
 		}
 	}
-	if err := s.checkSchema(ctx, s.cfg.Pool); err != nil {
+	if err := s.check(ctx, s.cfg.Pool); err != nil {
 		return nil, err
 	}
 	return s.cfg.Pool, nil
 }
 
-// checkSchema makes sure, once, that tables and server are what the statements
+// check makes sure, once, that server and tables are what the statements
 // expect.
-func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
+func (s *Store) check(ctx context.Context, conn Conn) error {
 	if s.checked.Load() {
 		return nil
+	}
+	if err := s.checkServer(ctx, conn); err != nil {
+		return err
 	}
 	version, err := s.version(ctx, conn)
 	if err != nil {
@@ -151,17 +154,14 @@ func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
 	case version > schema.Version:
 		return s.tooNew(version)
 	}
-	if s.sql.CheckServer != "" {
-		fit, err := exists(ctx, conn, s.sql.CheckServer)
-		if err == nil && !fit {
-			err = fmt.Errorf("%w: the server runs with sysdate-is-now, which stamps events before they are fenced; turn it off", persistence.ErrInvalid)
-		}
-		if err != nil {
-			return s.failed(err, "check the server")
-		}
-	}
 	s.checked.Store(true)
 	return nil
+}
+
+// checkServer makes sure that the server can keep the promises.
+func (s *Store) checkServer(ctx context.Context, conn Conn) error {
+	_, err := s.cfg.Dialect.CheckServer(ctx, conn)
+	return s.failed(err, "check the server")
 }
 
 func (s *Store) tooNew(version int) error {

@@ -40,15 +40,25 @@ type Dialect struct {
 	// hidesHolders reports whether the server refuses to tell who holds a
 	// table's lock; or nil.
 	hidesHolders func(error) bool
+	// judge makes out a server by what it tells of itself, and refuses one that
+	// will not do.
+	judge func(facts) (product, error)
 	// Begin replaces the driver's begin, where that would take its locks too
 	// late.
 	Begin []string
-	// ProbeOpen is a statement that fails inside an open transaction and
-	// begins one outside, for databases that end a transaction on an error
-	// without a word, or "".
+	// commitsImplicitly reports statements, by their first words, that end the
+	// transaction on this kind of database only; or nil.
+	commitsImplicitly func(words []string) bool
+	// ProbeOpen is a statement that fails inside an open transaction and begins
+	// one, or changes nothing, outside, for databases that may end a
+	// transaction without a word that passes here; or "".
 	ProbeOpen string
 	// IsOpen reports whether ProbeOpen failed because a transaction is open.
 	IsOpen func(error) bool
+	// MayHaveEnded reports whether a statement that returned no error may have
+	// ended the transaction; rows says that its result is still to be read.
+	// Where asking takes no round trip it is nil: any statement may.
+	MayHaveEnded func(query string, rows bool) bool
 	// OneWriter says that a second connection cannot write while a transaction
 	// is open.
 	OneWriter bool
@@ -121,7 +131,8 @@ type statements struct {
 	partitionStatements
 
 	// schema
-	CheckServer       string // yields a row on a server that will do; or ""
+	DescribeServer    string // names and values of what there is to know of the server
+	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
 	FindSchema        string // is the version table there?
 	SchemaVersion     string
 	IsolateMigrations string // or ""

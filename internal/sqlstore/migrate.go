@@ -11,7 +11,8 @@ import (
 
 // Migrate brings the tables to schema.Version. All of it is one transaction,
 // under a lock, so that replicas may start at once and a crash leaves nothing
-// half-done. It refuses a ctx with a transaction.
+// half-done. It refuses a ctx with a transaction, and a server that is not
+// supported.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.cfg.Invalid != nil {
 		return s.cfg.Invalid
@@ -21,6 +22,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	migrations, err := schema.Render(s.cfg.Dialect.Name, s.cfg.Naming)
 	if err != nil {
+		return err
+	}
+	if err := s.checkServer(ctx, s.cfg.Pool); err != nil {
 		return err
 	}
 	return s.Atomically(ctx, func(ctx context.Context) (err error) {

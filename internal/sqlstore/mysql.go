@@ -2,7 +2,7 @@ package sqlstore
 
 import "github.com/onward-go/outbox/schema"
 
-// MySQL is MySQL 8.0 and newer and MariaDB 10.6 and newer. Times are UTC,
+// MySQL is MySQL 8.0.16 and newer and MariaDB 10.6 and newer. Times are UTC,
 // written and read as text, so that neither the driver's location nor the
 // session's time zone can change them.
 //
@@ -16,11 +16,19 @@ var MySQL = &Dialect{
 	encodeTime:      encodeMySQLTime,
 	newSafeMark:     newFence,
 	wrap:            newNumbered,
+	judge:           judgeMySQL,
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
 	hidesHolders:    func(err error) bool { return mysqlNumber(err) != 0 },
+
+	commitsImplicitly: mysqlCommits,
+	// Characteristics cannot be changed inside a transaction. Outside it sets
+	// those of the next one, to what they are by default.
+	ProbeOpen:    `SET TRANSACTION READ WRITE`,
+	IsOpen:       func(err error) bool { return mysqlNumber(err) == 1568 },
+	MayHaveEnded: mysqlMayHaveEnded,
 	statements: statements{
 		// Lock first, stamp after. The producer holds a shared lock on the
 		// ring's row of its time until it ends.
@@ -32,11 +40,12 @@ FROM {prefix}outbox_fence WHERE slot = FLOOR(UNIX_TIMESTAMP(NOW(6)) * 20) MOD 64
 
 		// The same for many, with one stamp that is counted up, since SYSDATE
 		// may stand still between two rows. LIMIT keeps the subquery from being
-		// merged, which would stamp each row.
+		// merged, which would stamp each row. CONVERT, since MariaDB counts
+		// characters in what is CAST to binary, if it is no valid text.
 		AppendRecords: `
 INSERT INTO {prefix}outbox (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 SELECT r.id, r.account_id, r.aggregate_type, r.aggregate_id, r.event_type,
-  SUBSTRING(CAST(?2 AS BINARY), r.start + 1, r.size),
+  SUBSTRING(CONVERT(?2 USING binary), r.start + 1, r.size),
   stamp.first + INTERVAL r.number - 1 MICROSECOND
 FROM (
   SELECT UTC_TIMESTAMP(6) + INTERVAL (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 86850000000) MOD 900000000 - 450000000 MICROSECOND AS first
@@ -183,11 +192,12 @@ SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP
 FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
   AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
 
+		// A collation may take a name of blanks for an empty one.
 		ListDeadLetters: `
 SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, CAST(dead_time AS CHAR)
 FROM {prefix}outbox_dead_letters
-WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
+WHERE (LENGTH(?1) = 0 OR state = ?1) AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3)
   AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
 ORDER BY created_time, event_id, handler LIMIT ?7`,
 
@@ -231,9 +241,15 @@ ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <pa
 			Interrupt:      `KILL QUERY ?1`,
 		},
 
+		// What a server does not know is left out, where asking for the variable
+		// by its name would fail.
+		DescribeServer: `
+SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'character_set_client', 'character_set_connection', 'character_set_results')`,
+
 		// SYSDATE has to move on within a statement, or a stamp would be taken
 		// before its fence is locked.
-		CheckServer: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
+		ClockMoves: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
 
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 

@@ -11,6 +11,7 @@ var Postgres = &Dialect{
 	Name:                schema.Postgres,
 	encodeTime:          func(t time.Time) any { return t.UTC() },
 	newSafeMark:         func() markReader { return oneStatementMark },
+	judge:               judgePostgres,
 	partitions:          postgresPartitions{},
 	partitionsAreTables: true,
 	isLockTimeout:       func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
@@ -263,6 +264,13 @@ WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartiti
   AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of ' || parent.relname`,
 			DropTable: `DROP TABLE IF EXISTS <partition>`,
 		},
+
+		// A missing variable would be an error and abort the transaction, so
+		// only what is everywhere is asked for.
+		DescribeServer: `
+SELECT 'version', version()
+UNION ALL
+SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'`,
 
 		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,

@@ -13,6 +13,7 @@ var SQLite = &Dialect{
 	Name:        schema.SQLite,
 	encodeTime:  func(t time.Time) any { return t.UnixMicro() },
 	newSafeMark: func() markReader { return oneStatementMark },
+	judge:       judgeSQLite,
 	// A deferred transaction that reads first and writes later fails when
 	// somebody else has written in between.
 	Begin:     []string{Rollback, `BEGIN IMMEDIATE`},
@@ -191,6 +192,8 @@ DELETE FROM "{prefix}outbox" WHERE (created_time, id) IN (
 DELETE FROM "{prefix}outbox_idempotency" WHERE (created_time, event_id, handler) IN (
   SELECT created_time, event_id, handler FROM "{prefix}outbox_idempotency" WHERE created_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)`,
+
+		DescribeServer: `SELECT 'version', sqlite_version()`,
 
 		FindSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,

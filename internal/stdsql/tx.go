@@ -23,7 +23,18 @@ type Tx struct {
 
 	mu    sync.Mutex
 	cause error // why the transaction cannot commit any more
+	doubt doubt
 }
+
+// doubt says whether the transaction may have ended without a word that passed
+// here.
+type doubt int
+
+const (
+	none    doubt = iota
+	once          // a statement may have ended it
+	forever       // statements run that do not pass here
+)
 
 var errEndedSilently = errors.New("an earlier error, or a statement, ended the whole transaction")
 
@@ -67,9 +78,9 @@ func (t *Tx) begin(ctx context.Context) (err error) {
 }
 
 // Enlist returns a Tx for a transaction that was begun elsewhere and is ended
-// there.
+// there. Its statements need not pass here.
 func Enlist(s Statements, d *sqlstore.Dialect) *Tx {
-	return &Tx{dialect: d, statements: s}
+	return &Tx{dialect: d, statements: s, doubt: forever}
 }
 
 // SQLTx returns the *sql.Tx underneath, or nil if the transaction was begun
@@ -78,7 +89,7 @@ func (t *Tx) SQLTx() *sql.Tx { return t.sqlTx }
 
 // Exec implements sqlstore.Conn.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if err := t.Err(); err != nil {
+	if err := t.Check(ctx); err != nil {
 		return 0, err
 	}
 	n, err := exec(ctx, t.statements, query, args...)
@@ -88,7 +99,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 
 // Query implements sqlstore.Conn.
 func (t *Tx) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
-	if err := t.Err(); err != nil {
+	if err := t.Check(ctx); err != nil {
 		return err
 	}
 	err := forEachRow(ctx, t.statements, query, args, row)
@@ -103,26 +114,56 @@ func (t *Tx) Watch(err error) {
 	}
 }
 
-// Err implements persistence.Tx. Where the server may end a transaction without
-// a word that passes here, it asks; that takes no round trip.
-func (t *Tx) Err() error {
+// Ran takes note of a statement of the user's that ran, and of its error. Rows
+// says that its result is still to be read, by somebody whose errors do not
+// pass here.
+func (t *Tx) Ran(query string, rows bool, err error) {
+	if err != nil {
+		t.Watch(err)
+	} else if f := t.dialect.MayHaveEnded; f != nil && f(query, rows) {
+		t.suspect(once)
+	}
+}
+
+// Unwatched takes note that statements run from now on that do not pass here.
+func (t *Tx) Unwatched() { t.suspect(forever) }
+
+func (t *Tx) suspect(d doubt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cause != nil || t.dialect.ProbeOpen == "" {
+	t.doubt = max(t.doubt, d)
+}
+
+// Ends reports whether a statement would end the transaction.
+func (t *Tx) Ends(query string) bool { return t.dialect.EndsByStatement(query) }
+
+// Err implements persistence.Tx.
+func (t *Tx) Err() error { return t.Check(context.Background()) }
+
+// Check returns why the transaction cannot commit any more, or nil. Where the
+// server may have ended it without a word that passed here, it asks.
+func (t *Tx) Check(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cause != nil || t.dialect.ProbeOpen == "" || t.dialect.MayHaveEnded != nil && t.doubt == none {
 		return t.cause
 	}
-	open, err := t.probe(context.Background(), t.statements)
+	open, err := t.probe(ctx, t.statements)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return err // we know no more than before
 	case err != nil:
-		t.cause = err
+		t.cause = fmt.Errorf("ask whether the transaction is still open, which takes that no result is left open: %w", err)
 	case !open:
 		t.cause = errEndedSilently
+	case t.doubt == once:
+		t.doubt = none
 	}
 	return t.cause
 }
 
 // probe reports whether a transaction is open, by a statement that fails inside
-// of one and begins one outside.
+// of one. What it begins outside is rolled back.
 func (t *Tx) probe(ctx context.Context, s Statements) (open bool, err error) {
 	_, err = s.ExecContext(ctx, t.dialect.ProbeOpen)
 	switch {
@@ -176,7 +217,7 @@ func (t *Tx) Rollback(ctx context.Context) error {
 	}
 	// A connection whose transaction is still open, since its end has failed,
 	// must not go back to the pool.
-	if t.dialect.ProbeOpen != "" {
+	if len(t.dialect.Begin) > 0 { // the driver does not know that it was replaced
 		if open, probeErr := t.probe(ctx, t.conn); open || probeErr != nil {
 			discard(t.conn)
 		}

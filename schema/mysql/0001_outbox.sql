@@ -28,12 +28,12 @@ SET @outbox_partitions = CONCAT(
 -- mode would make it a zero.
 SET @outbox_ddl = CONCAT('CREATE TABLE IF NOT EXISTS {prefix}outbox (
   id             VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  account_id     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT \'\',
+  account_id     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '''',
   aggregate_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   aggregate_id   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   event_type     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   payload        LONGBLOB NOT NULL,
-  created_time   DATETIME(6) NOT NULL CHECK (created_time > \'2000-01-01\'),
+  created_time   DATETIME(6) NOT NULL CHECK (created_time > ''2000-01-01''),
   PRIMARY KEY (created_time, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC ', @outbox_partitions);
 

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/gormtx"
-	"github.com/onward-go/outbox/internal/sqlstore"
-	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/servers"
 )
@@ -95,27 +92,5 @@ func TestMySQLDeadlockVictimThatSwallowsTheErrorPublishesNothing(t *testing.T) {
 		require.NoError(t, db.Raw("SELECT SUM(n) FROM counters").Scan(&changes).Error)
 		require.EqualValues(t, 1, events)
 		require.EqualValues(t, 2, changes, "both changes of the other")
-	})
-}
-
-// A server can be told at its start to freeze SYSDATE; here the question is
-// rewritten instead.
-func TestMySQLWithAFrozenSYSDATEIsRefused(t *testing.T) {
-	onMySQL(t, func(t *testing.T, dsn string) {
-		db := Open(t, mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
-		require.NoError(t, gormtx.Migrate(t.Context(), db))
-		pool, err := db.DB()
-		require.NoError(t, err)
-		read := func(rewrite func(string) string) error {
-			_, err := sqlstore.New(sqlstore.Config{
-				Database: pool, Dialect: sqlstore.MySQL, MaxPayload: 1,
-				Pool: rewriting{stdsql.Pool{DB: pool}, rewrite}, OneConnection: func() bool { return false },
-			}).ReadAfter(t.Context(), persistence.Cursor{}, 1)
-			return err
-		}
-		require.NoError(t, read(func(q string) string { return q }))
-		err = read(func(q string) string { return strings.ReplaceAll(q, "SYSDATE(6)", "NOW(6)") })
-		require.ErrorIs(t, err, persistence.ErrInvalid)
-		require.ErrorContains(t, err, "sysdate-is-now")
 	})
 }

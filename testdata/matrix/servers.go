@@ -43,8 +43,13 @@ var Servers = []Server{
 	},
 	postgresServer(servers.Postgres, false),
 	postgresServer(servers.Postgres15, true),
-	mysqlServer(servers.MySQL, "transaction_isolation"),
-	mysqlServer(servers.MariaDB, "tx_isolation"),
+	mysqlServer(servers.MySQL, "transaction_isolation", nil),
+	// Newer versions have it on, so that a lock on a row that has changed since
+	// the snapshot is an error.
+	mysqlServer(servers.MariaDB, "tx_isolation", map[string]string{
+		"snapshot isolation":    "?tx_isolation=%27REPEATABLE-READ%27&innodb_snapshot_isolation=ON",
+		"no snapshot isolation": "?tx_isolation=%27REPEATABLE-READ%27&innodb_snapshot_isolation=OFF",
+	}),
 }
 
 // postgresServer is PostgreSQL, with the modes of its driver.
@@ -79,14 +84,15 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 }
 
 // mysqlServer is MySQL or MariaDB. The modes are what a DSN may change under
-// us; isolation is the name of its system variable.
-func mysqlServer(kind *servers.Kind, isolation string) Server {
+// us; isolation is the name of its system variable, and more are parameters of
+// modes that only this server has.
+func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) Server {
 	open := func(params string) func(t testing.TB) gorm.Dialector {
 		return func(t testing.TB) gorm.Dialector {
 			return mysql.Open(servers.CreateDatabase(t, servers.Get(t, kind)) + params)
 		}
 	}
-	return Server{
+	s := Server{
 		Name: kind.Name,
 		Gorm: open(""),
 		Modes: map[string]func(t testing.TB) gorm.Dialector{
@@ -94,6 +100,10 @@ func mysqlServer(kind *servers.Kind, isolation string) Server {
 			"local times, lax SQL mode":                open("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),
 		},
 	}
+	for name, params := range more {
+		s.Modes[name] = open(params)
+	}
+	return s
 }
 
 // PostgresDSN returns the DSN of a new, empty database.

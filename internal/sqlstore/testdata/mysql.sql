@@ -7,7 +7,7 @@ FROM app_outbox_fence WHERE slot = FLOOR(UNIX_TIMESTAMP(NOW(6)) * 20) MOD 64 LOC
 -- AppendRecords
 INSERT INTO app_outbox (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
 SELECT r.id, r.account_id, r.aggregate_type, r.aggregate_id, r.event_type,
-  SUBSTRING(CAST(?2 AS BINARY), r.start + 1, r.size),
+  SUBSTRING(CONVERT(?2 USING binary), r.start + 1, r.size),
   stamp.first + INTERVAL r.number - 1 MICROSECOND
 FROM (
   SELECT UTC_TIMESTAMP(6) + INTERVAL (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 86850000000) MOD 900000000 - 450000000 MICROSECOND AS first
@@ -146,7 +146,7 @@ FROM app_outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
 SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, CAST(dead_time AS CHAR)
 FROM app_outbox_dead_letters
-WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
+WHERE (LENGTH(?1) = 0 OR state = ?1) AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3)
   AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
 ORDER BY created_time, event_id, handler LIMIT ?7
 
@@ -200,7 +200,11 @@ SELECT CONNECTION_ID()
 -- Interrupt
 KILL QUERY ?1
 
--- CheckServer
+-- DescribeServer
+SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'character_set_client', 'character_set_connection', 'character_set_results')
+
+-- ClockMoves
 SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)
 
 -- FindSchema

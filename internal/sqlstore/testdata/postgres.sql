@@ -258,6 +258,11 @@ WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartiti
 -- DropTable
 DROP TABLE IF EXISTS <partition>
 
+-- DescribeServer
+SELECT 'version', version()
+UNION ALL
+SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
+
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
 

@@ -164,6 +164,9 @@ DELETE FROM "app_outbox_idempotency" WHERE (created_time, event_id, handler) IN 
   SELECT created_time, event_id, handler FROM "app_outbox_idempotency" WHERE created_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)
 
+-- DescribeServer
+SELECT 'version', sqlite_version()
+
 -- FindSchema
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
 

@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// facts is what a server tells of itself: its version, as it puts it, and how
+// it is set up, by name. What the server does not know is missing.
+type facts map[string]string
+
+// on reports whether a setting is on.
+func (f facts) on(name string) bool { return strings.EqualFold(f[name], "ON") || f[name] == "1" }
+
+// product is a kind of database and its version.
+type product struct {
+	name    string
+	version version
+}
+
+func (p product) String() string { return p.name + " " + p.version.String() }
+
+// atLeast refuses an older version, and says why.
+func (p product) atLeast(oldest version, why string) error {
+	if p.version.before(oldest) {
+		return fmt.Errorf("%w: this is %s, %s: use %s or newer", persistence.ErrUnsupported, p, why, product{p.name, oldest})
+	}
+	return nil
+}
+
+// version is a version's first three numbers.
+type version [3]int
+
+var versionNumber = regexp.MustCompile(`\d+(\.\d+){0,2}`)
+
+// parseVersion reads the first number in text. Text without one is version 0.
+func parseVersion(text string) (v version) {
+	for i, digits := range strings.Split(versionNumber.FindString(text), ".") {
+		v[i], _ = strconv.Atoi(digits)
+	}
+	return v
+}
+
+func (v version) String() string {
+	text := strconv.Itoa(v[0])
+	for i, n := range v[1:] {
+		if n != 0 || v[2] != 0 && i == 0 {
+			text += "." + strconv.Itoa(n)
+		}
+	}
+	return text
+}
+
+func (v version) before(w version) bool {
+	for i := range v {
+		if v[i] != w[i] {
+			return v[i] < w[i]
+		}
+	}
+	return false
+}
+
+// CheckServer asks the server who it is and how it is set up, and returns its
+// name and version. A server that cannot keep the promises is refused with
+// persistence.ErrUnsupported. It needs no privileges.
+func (d *Dialect) CheckServer(ctx context.Context, conn Conn) (string, error) {
+	told := facts{}
+	err := conn.Query(ctx, d.statements.DescribeServer, nil, func(scan func(...any) error) error {
+		var name, value string
+		err := scan(&name, &value)
+		told[strings.ToLower(name)] = value
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	p, err := d.judge(told)
+	if err != nil || d.statements.ClockMoves == "" {
+		return p.String(), err
+	}
+	moves, err := exists(ctx, conn, d.statements.ClockMoves)
+	if err == nil && !moves {
+		err = fmt.Errorf("%w: the server runs with sysdate-is-now, which stamps events before they are fenced: turn it off", persistence.ErrUnsupported)
+	}
+	return p.String(), err
+}
+
+// lookalike is a database that speaks another's protocol. It tells by a word in
+// what it says of its version.
+type lookalike struct{ word, name string }
+
+func refuseLookalikes(text string, all []lookalike, lack, use string) error {
+	text = strings.ToLower(text)
+	for _, l := range all {
+		if strings.Contains(text, strings.ToLower(l.word)) {
+			return fmt.Errorf("%w: this is %s, %s: use %s", persistence.ErrUnsupported, l.name, lack, use)
+		}
+	}
+	return nil
+}
+
+func judgePostgres(f facts) (product, error) {
+	text := f["version"]
+	p := product{"PostgreSQL", parseVersion(text)}
+	err := refuseLookalikes(text, []lookalike{
+		{"CockroachDB", "CockroachDB"},
+		{"-YB-", "YugabyteDB"},
+		{"Redshift", "Amazon Redshift"},
+		{"Materialize", "Materialize"},
+		{"RisingWave", "RisingWave"},
+		{"Greenplum", "Greenplum"},
+	}, "whose advisory locks do not fence events as PostgreSQL's do", "PostgreSQL 15 or newer")
+	switch {
+	case err != nil:
+		return p, err
+	case !strings.HasPrefix(text, "PostgreSQL "):
+		return p, fmt.Errorf("%w: the server says it is %q: use PostgreSQL 15 or newer", persistence.ErrUnsupported, text)
+	case f["advisory locks"] == "0":
+		return p, fmt.Errorf("%w: this %s has no advisory locks, which fence events: use PostgreSQL 15 or newer", persistence.ErrUnsupported, p)
+	}
+	return p, p.atLeast(version{15}, "which the statements are not made for")
+}
+
+func judgeSQLite(f facts) (product, error) {
+	p := product{"SQLite", parseVersion(f["version"])}
+	return p, p.atLeast(version{3, 42}, "which lacks unixepoch with fractions of a second")
+}
+
+// judgeMySQL refuses what is known to break the fence, which is the lock on a
+// row that a producer holds on the only server that is written to.
+func judgeMySQL(f facts) (product, error) {
+	text := f["version"] + " " + f["version_comment"]
+	p := product{"MySQL", parseVersion(f["version"])}
+	oldest, why := version{8, 0, 16}, "which lacks SKIP LOCKED, JSON_TABLE or CHECK constraints"
+	if strings.Contains(strings.ToLower(text), "mariadb") {
+		// Proxies put 5.5.5- before it, for old clients.
+		p = product{"MariaDB", parseVersion(strings.TrimPrefix(f["version"], "5.5.5-"))}
+		oldest, why = version{10, 6}, "which lacks SKIP LOCKED or JSON_TABLE"
+	}
+	// Some are told by a variable that they alone have.
+	for name, word := range map[string]string{"tidb_current_ts": "TiDB", "memsql_version": "SingleStore"} {
+		if _, ok := f[name]; ok {
+			text += " " + word
+		}
+	}
+	err := refuseLookalikes(text, []lookalike{
+		{"TiDB", "TiDB"},
+		{"Vitess", "Vitess"},
+		{"PlanetScale", "PlanetScale"},
+		{"OceanBase", "OceanBase"},
+		{"SingleStore", "SingleStore"},
+		{"Dolt", "Dolt"},
+	}, "whose row locks do not fence events as InnoDB's do", "MySQL or MariaDB")
+	if err == nil {
+		err = p.atLeast(oldest, why)
+	}
+	if err != nil {
+		return p, err
+	}
+	refuse := func(what, remedy string) (product, error) {
+		return p, fmt.Errorf("%w: %s: %s: %s", persistence.ErrUnsupported, p, what, remedy)
+	}
+	switch provider := f["wsrep_provider"]; {
+	case f.on("wsrep_on") && provider != "" && !strings.EqualFold(provider, "none"):
+		return refuse("it is a node of a Galera cluster (wsrep_on), and locks do not reach the other nodes", "use a single primary with replicas")
+	case f["group_replication_group_name"] != "" && !f.on("group_replication_single_primary_mode"):
+		return refuse("group replication has several primaries, and locks do not reach the others", "turn group_replication_single_primary_mode on")
+	// MIXED will do: a statement with SYSDATE is logged as rows.
+	case f.on("log_bin") && strings.EqualFold(f["binlog_format"], "STATEMENT"):
+		return refuse("binlog_format is STATEMENT, so a replica would stamp events anew", "set it to ROW or MIXED")
+	// A reader's lock would stay when its connection goes back to the pool.
+	case strings.EqualFold(f["autocommit"], "OFF") || f["autocommit"] == "0":
+		return refuse("autocommit is off, so what runs outside of a transaction would open one", "turn it on, for the session or in the DSN")
+	}
+	// Elsewhere text becomes question marks, or other text, without an error.
+	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+		set := f[name]
+		if kept := name == "character_set_results" && strings.EqualFold(set, "binary"); set != "" && set != "utf8mb4" && !kept {
+			return refuse("the connection's "+name+" is "+set+", which cannot hold all text", "put charset=utf8mb4 in the DSN")
+		}
+	}
+	return p, nil
+}
