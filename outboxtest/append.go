@@ -56,6 +56,17 @@ var appendRules = []rule{
 		s.wantIDs("mine")
 		(&suite{T: s.T, Backend: other, ctx: s.ctx}).wantIDs("theirs")
 	}},
+	{"payloads of one batch are kept apart, whatever their bytes", func(s *suite) {
+		want := numbered("batch", 4)
+		want[0].Payload = []byte("mehr als ein Byte: ÄÖÜ 🏦")
+		want[1].Payload = []byte{0xff, 0xfe, 0x00, 0x80}
+		want[2].Payload = nil
+		want[3].Payload = []byte("\\'\"\x00end")
+		s.commit(want...)
+		for i, got := range s.read(beginning) {
+			require.True(s, bytes.Equal(want[i].Payload, got.Payload), "payload %d: %q", i, got.Payload)
+		}
+	}},
 	{"every column makes the round trip", func(s *suite) {
 		want := persistence.Record{
 			ID: "!id~", AccountID: "Kontö 🏦", AggregateType: "tÿpe", AggregateID: `"quoted' \ {1,2}`,

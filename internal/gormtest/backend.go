@@ -61,12 +61,7 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 	}
 	if d.partition != nil {
 		backend.Partition = func(ctx context.Context, ends ...time.Time) error {
-			for _, table := range []string{"outbox_idempotency", "outbox"} {
-				if err := d.partition(ctx, db, naming, table, ends); err != nil {
-					return err
-				}
-			}
-			return nil
+			return Partition(ctx, db, naming, ends...)
 		}
 	}
 	return backend

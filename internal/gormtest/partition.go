@@ -9,6 +9,17 @@ import (
 	"gorm.io/gorm"
 )
 
+// Partition cuts the first partition of the outbox, and of its markers, at each
+// of the rising times.
+func Partition(ctx context.Context, db *gorm.DB, naming Naming, ends ...time.Time) error {
+	for _, table := range []string{"outbox_idempotency", "outbox"} {
+		if err := dialects[db.Name()].partition(ctx, db, naming, table, ends); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const partitionName = "p2006_01_02"
 
 // cutPostgres cuts the first partition of a table.

@@ -3,7 +3,8 @@
 //
 //	bench publish gormtx mysql c=16 ratio=0.93
 //
-// A ratio is the library's rate over the rate without it. The servers come from
+// A ratio is the library's rate over the rate without it; of retention, the
+// time to drop a large partition over that to drop a small one. The servers come from
 // package servers.
 package main
 
@@ -21,12 +22,13 @@ import (
 
 func main() {
 	duration := flag.Duration("time", 12*time.Second, "time a figure, shared by both sides")
+	rows := flag.Int("rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
 	for name := range strings.SplitSeq(*names, ",") {
-		if err = run(ctx, name, *duration); err != nil {
+		if err = run(ctx, name, *duration, *rows); err != nil {
 			break
 		}
 	}
@@ -37,7 +39,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, duration time.Duration) error {
+func run(ctx context.Context, name string, duration time.Duration, rows int) error {
 	family, ok := families[name]
 	if !ok {
 		return fmt.Errorf("no benchmark for server %q", name)
@@ -57,7 +59,10 @@ func run(ctx context.Context, name string, duration time.Duration) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return nil
+	if rows == 0 {
+		return nil
+	}
+	return compareDrops(ctx, family, server, rows)
 }
 
 func measure(ctx context.Context, family family, server *servers.Server, duration time.Duration, concurrency int) error {

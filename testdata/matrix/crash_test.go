@@ -27,6 +27,7 @@ type crash struct {
 	after      int      // number of the last statement; -1: never
 	done       bool     // the last one takes effect, though the process does not learn it
 	alone      []bool   // whether each statement was a transaction of its own
+	rewrite    func(query string) string
 }
 
 // exec runs a statement, unless the process has crashed.
@@ -36,6 +37,9 @@ func (c *crash) exec(ctx context.Context, conn sqlstore.Conn, alone bool, query 
 	}
 	c.mu.Lock()
 	c.statements = append(c.statements, query)
+	if c.rewrite != nil {
+		query = c.rewrite(query)
+	}
 	c.alone = append(c.alone, alone)
 	n := len(c.statements)
 	c.mu.Unlock()

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,6 +135,37 @@ func TestPostgresRetentionLeavesArchivesAlone(t *testing.T) {
 	_, err := a.retain(t.Context(), 30*day)
 	require.NoError(t, err)
 	require.NoError(t, db.Exec("SELECT id FROM "+archive).Error)
+}
+
+// The open-ended partition is so large that PostgreSQL cannot look at its rows
+// within the lock timeout: here it sleeps instead. So it looks beforehand, and
+// publishers go on meanwhile.
+func TestPostgresRetentionClosesALargePartition(t *testing.T) {
+	db := Open(t, postgres.Open(PostgresDSN(t)), &gorm.Config{Logger: logger.Discard})
+	a := newAged(t, db, "", startOfMonth(-6))
+	a.insert("old", startOfMonth(-5))
+	large := &crash{after: -1, rewrite: func(query string) string {
+		switch {
+		case strings.Contains(query, "VALIDATE CONSTRAINT"):
+			require.NoError(t, a.publish(t.Context(), "meanwhile"))
+			a.insert("in a week", time.Now().Add(7*day))
+		case strings.Contains(query, "ATTACH PARTITION"):
+			// What a valid constraint says it does not look at.
+			var bounds int64
+			require.NoError(t, db.Raw("SELECT count(*) FROM pg_constraint WHERE conname = 'outbox_closed' AND convalidated").Scan(&bounds).Error)
+			if bounds == 0 {
+				return "SELECT pg_sleep(60)"
+			}
+		}
+		return query
+	}}
+	_, err := crashingStore(a, large).EnsurePartitions(t.Context(), 3, persistence.RetentionOptions{LockTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	a.insert("next year", startOfMonth(12))
+	require.Equal(t, []string{"old", "meanwhile", "in a week", "next year"}, a.rows())
+	var bounds int64
+	require.NoError(t, db.Raw("SELECT count(*) FROM pg_constraint WHERE conname = 'outbox_closed'").Scan(&bounds).Error)
+	require.Zero(t, bounds)
 }
 
 // The time that a drop takes is bench's; that it does not depend on the rows
