@@ -69,10 +69,10 @@ func (b *benchmark) fillBefore(ctx context.Context, end time.Time, rows int) err
 	at := end.Add(-time.Hour).Format("2006-01-02 15:04:05")
 	err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES ('x', 'a', '1', 't', '', ?)"), at).Error
 	for n, round := 1, 0; err == nil && n < rows; n, round = min(2*n, rows), round+1 {
-		err = b.db.WithContext(ctx).Exec(b.expand(
+		err = b.db.WithContext(ctx).Exec(b.expand(fmt.Sprintf(
 			"INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) "+
-				"SELECT CONCAT(id, ?), aggregate_type, aggregate_id, event_type, payload, created_time FROM {prefix}outbox LIMIT ?"),
-			string(rune('a'+round)), min(n, rows-n)).Error
+				"SELECT CONCAT(id, '%c'), aggregate_type, aggregate_id, event_type, payload, created_time FROM {prefix}outbox LIMIT %d",
+			'a'+round, min(n, rows-n)))).Error
 	}
 	return err
 }
