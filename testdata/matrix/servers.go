@@ -27,12 +27,15 @@ type Server struct {
 	Again bool
 	// Schemas says that it has schemas beside the default one.
 	Schemas bool
+	// OneWriter says that a transaction that writes waits for any other one.
+	OneWriter bool
 }
 
 // Servers are the databases that the library supports.
 var Servers = []Server{
 	{
-		Name: "sqlite",
+		Name:      "sqlite",
+		OneWriter: true,
 		Gorm: func(t testing.TB) gorm.Dialector {
 			return sqlite.Dialector{
 				DriverName: "sqlite",
