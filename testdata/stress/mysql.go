@@ -12,6 +12,7 @@ import (
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
+	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -48,8 +49,9 @@ func mysqlFamily(variable string) family {
 			// Dirty reads tell what is in flight: what they show, and committed
 			// reads right after them do not, is still open, and the cursor stops
 			// before it. But a row that has its stamp and is not yet in the
-			// table shows in neither.
-			"dirtyread": {read: readDirty},
+			// table shows in neither. The sleep stands for a server that loses
+			// its processor between the two; it has to outlast the others.
+			"dirtyread": {read: readDirty, append: appendSlowly},
 		},
 	}
 }
@@ -88,6 +90,14 @@ func readDirty(ctx context.Context, db *database, after persistence.Cursor, limi
 		dirty = dirty[:open]
 	}
 	return dirty, nil
+}
+
+func appendSlowly(ctx context.Context, db *database, r persistence.Record) error {
+	return gormtx.Tx(ctx).Exec(db.expand(`
+INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time)
+SELECT ?, ?, ?, ?, ?, stamp.at
+FROM (SELECT SYSDATE(6) AS at, SLEEP(CASE WHEN RAND() < 0.02 THEN 0.5 ELSE 0 END) AS slept LIMIT 1) AS stamp WHERE stamp.slept = 0`),
+		r.ID, r.AggregateType, r.AggregateID, r.EventType, r.Payload).Error
 }
 
 // mysqlTime is the layout of a DATETIME(6) as text.
