@@ -27,6 +27,8 @@ type Server struct {
 	Again bool
 	// Schemas says that it has schemas beside the default one.
 	Schemas bool
+	// Partitions says that its outbox table has partitions.
+	Partitions bool
 	// OneWriter says that a transaction that writes waits for any other one.
 	OneWriter bool
 }
@@ -59,10 +61,11 @@ var Servers = []Server{
 func postgresServer(kind *servers.Kind, again bool) Server {
 	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
 	s := Server{
-		Name:    kind.Name,
-		Again:   again,
-		Schemas: true,
-		Gorm:    func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
+		Name:       kind.Name,
+		Again:      again,
+		Schemas:    true,
+		Partitions: true,
+		Gorm:       func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
 	}
 	s.Modes = map[string]func(t testing.TB) gorm.Dialector{
 		"simple protocol": func(t testing.TB) gorm.Dialector {
@@ -96,8 +99,9 @@ func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) S
 		}
 	}
 	s := Server{
-		Name: kind.Name,
-		Gorm: open(""),
+		Name:       kind.Name,
+		Partitions: true,
+		Gorm:       open(""),
 		Modes: map[string]func(t testing.TB) gorm.Dialector{
 			"read committed, interpolated, found rows": open("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27"),
 			"local times, lax SQL mode":                open("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),
