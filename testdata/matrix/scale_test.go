@@ -47,9 +47,11 @@ type place struct {
 }
 
 func (s scale) places() []place {
+	// In the middle of a month, so that what is read there lies in one.
+	half := int(s.first.AddDate(0, months/2, 15).Sub(s.first) / s.step)
 	return []place{
 		{"beginning", persistence.Cursor{}, persistence.Cursor{}},
-		{"half-way", s.row(s.rows / 2), s.row(s.rows/2 + batchLimit/2)},
+		{"half-way", s.row(half), s.row(half + batchLimit/2)},
 		{"caught up", s.row(s.rows), s.row(s.rows)},
 	}
 }
@@ -60,13 +62,15 @@ type scaler struct {
 	// cost returns what each way to read costs: blocks, or calls of the storage
 	// engine.
 	cost func(t *testing.T, s scale, p place) map[string]int
+	// deeper is what the indexes may add that have a level or two more.
+	deeper int
 	// most is more than any of these may be.
 	most int
 }
 
 var scalers = map[string]scaler{
-	"postgres": {fillPostgres, postgresBlocks, 60},
-	"mysql":    {fillMySQL, mysqlHandlerReads, 500},
+	"postgres": {fillPostgres, postgresBlocks, 6, 60},
+	"mysql":    {fillMySQL, mysqlHandlerReads, 0, 500},
 }
 
 // A read costs the same in a large table as in a small one, wherever the reader
@@ -90,7 +94,7 @@ func TestReadingStaysFast(t *testing.T) {
 				for read, cost := range scaler.cost(t, large, p) {
 					t.Logf("%s, %s: %d with %d rows, %d with %d", p.name, read, base[read], small.rows, cost, large.rows)
 					require.NotZero(t, base[read])
-					require.LessOrEqual(t, cost, mostReads*base[read], "%s, %s", p.name, read)
+					require.LessOrEqual(t, cost, mostReads*base[read]+scaler.deeper, "%s, %s", p.name, read)
 					require.Less(t, cost, scaler.most, "%s, %s", p.name, read)
 				}
 			}

@@ -21,6 +21,10 @@ type Server struct {
 	Name string
 	// Gorm returns a way to connect GORM to a new, empty database.
 	Gorm func(t testing.TB) gorm.Dialector
+	// Kind is the server that it runs on, nil where it is embedded, and Open
+	// returns a way to connect GORM to a database there.
+	Kind *servers.Kind
+	Open func(dsn string) gorm.Dialector
 	// Modes are other ways to connect to it than the driver's default.
 	Modes map[string]func(t testing.TB) gorm.Dialector
 	// Again says that another server of the same kind has all the variants.
@@ -62,6 +66,8 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
 	s := Server{
 		Name:       kind.Name,
+		Kind:       kind,
+		Open:       postgres.Open,
 		Again:      again,
 		Schemas:    true,
 		Partitions: true,
@@ -100,6 +106,8 @@ func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) S
 	}
 	s := Server{
 		Name:       kind.Name,
+		Kind:       kind,
+		Open:       mysql.Open,
 		Partitions: true,
 		Gorm:       open(""),
 		Modes: map[string]func(t testing.TB) gorm.Dialector{
