@@ -3,6 +3,7 @@ package iam_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,26 +11,34 @@ import (
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/iam/app"
 	"github.com/onward-go/outbox/testdata/iam/domain"
+	"github.com/onward-go/outbox/testdata/matrix"
 )
 
-// wiring is a way to run the example. A new one is one entry of wirings.
+// wiring is a way to run the example.
 type wiring struct {
 	name string
 	open func(testing.TB) fixture
-	// twoWriters says that two transactions can write at once.
-	twoWriters bool
+	// oneWriter says that a second transaction that writes waits for the first.
+	oneWriter bool
 }
 
-// wirings are all ways to run the example.
-var wirings = []wiring{
-	{name: "memory", open: openMemory, twoWriters: true},
-	{name: "gorm/sqlite", open: openSQLite},
-	{name: "gorm/postgres", open: openPostgres, twoWriters: true},
+// wirings are all ways to run the example: in memory, and on each database that
+// the library supports.
+func wirings() []wiring {
+	all := []wiring{{name: "memory", open: openMemory}}
+	for _, server := range matrix.Servers {
+		all = append(all, wiring{
+			name:      "gorm/" + server.Name,
+			open:      func(t testing.TB) fixture { return openGorm(t, server.Gorm(t)) },
+			oneWriter: server.OneWriter,
+		})
+	}
+	return all
 }
 
 // everywhere runs a test on each wiring.
 func everywhere(t *testing.T, test func(t *testing.T, w wiring)) {
-	for _, w := range wirings {
+	for _, w := range wirings() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, w)
@@ -99,11 +108,24 @@ func (f fixture) dispatcher(t testing.TB, idempotency persistence.IdempotencySto
 }
 
 // wantPass makes a pass and asserts how many events it settles.
-func wantPass(t testing.TB, d *events.Dispatcher, settled int) {
+func (f fixture) wantPass(t testing.TB, d *events.Dispatcher, settled int) {
 	t.Helper()
+	f.settled(t)
 	n, err := d.RunOnce(t.Context(), 100)
 	require.NoError(t, err)
 	require.Equal(t, settled, n)
+}
+
+// settled waits until a cursor sees all that is committed. No producer may be
+// open.
+func (f fixture) settled(t testing.TB) {
+	t.Helper()
+	committed, err := f.outbox.ReadWindow(t.Context(), persistence.WindowRead{Limit: 1000})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the safe mark may follow the clock in steps
+		seen, err := f.outbox.ReadAfter(t.Context(), persistence.Cursor{}, 1000)
+		return err == nil && len(seen) >= len(committed)
+	}, patience, 5*time.Millisecond)
 }
 
 // rewind moves the cursor back to the beginning.

@@ -26,7 +26,7 @@ func TestKeysAreRevokedByDispatch(t *testing.T) {
 		require.Equal(t, domain.Suspended, f.status(t, "ada"))
 		f.wantKeys(t, "ada", 0)
 
-		wantPass(t, f.dispatcher(t, f.outbox), 1)
+		f.wantPass(t, f.dispatcher(t, f.outbox), 1)
 		f.wantKeys(t, "ada", 1)
 		f.wantKeys(t, "bob", 0)
 		require.Equal(t, domain.Active, f.status(t, "bob"))
@@ -56,7 +56,7 @@ func TestCommitWritesOneRow(t *testing.T) {
 		}, rows[0])
 
 		// Delivery leaves the table as it is.
-		wantPass(t, f.dispatcher(t, f.outbox), 1)
+		f.wantPass(t, f.dispatcher(t, f.outbox), 1)
 		_, after := f.table(t)
 		require.Equal(t, rows, after)
 	})
@@ -80,7 +80,7 @@ func TestRollbackDiscardsTheEvent(t *testing.T) {
 
 		f.wantEvents(t, 0)
 		require.Equal(t, domain.Active, f.status(t, "ada"))
-		wantPass(t, f.dispatcher(t, f.outbox), 0)
+		f.wantPass(t, f.dispatcher(t, f.outbox), 0)
 		f.wantKeys(t, "ada", 0)
 
 		require.NoError(t, f.app().Suspend(t.Context(), "ada"))
@@ -140,21 +140,21 @@ func TestRewoundCursor(t *testing.T) {
 			f.wantKeys(t, "bob", revocations)
 		}
 		d := f.dispatcher(t, f.outbox)
-		wantPass(t, d, 2)
-		wantPass(t, d, 0)
+		f.wantPass(t, d, 2)
+		f.wantPass(t, d, 0)
 		wantKeys(1)
 
 		f.rewind(t)
-		wantPass(t, d, 2)
+		f.wantPass(t, d, 2)
 		wantKeys(1)
 
 		f.rewind(t)
-		wantPass(t, f.dispatcher(t, blind{f.outbox}), 2)
+		f.wantPass(t, f.dispatcher(t, blind{f.outbox}), 2)
 		wantKeys(1)
 
 		// The control: without markers the effect would show.
 		f.rewind(t)
-		wantPass(t, f.dispatcher(t, forgetful{}), 2)
+		f.wantPass(t, f.dispatcher(t, forgetful{}), 2)
 		wantKeys(2)
 	})
 }

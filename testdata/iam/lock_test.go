@@ -13,7 +13,7 @@ import (
 // wait runs into its deadline, which is the proof.
 func TestFindForUpdateLocks(t *testing.T) {
 	everywhere(t, func(t *testing.T, w wiring) {
-		if !w.twoWriters {
+		if w.oneWriter {
 			t.Skip("one writer: the second transaction does not begin")
 		}
 		f := w.open(t)

@@ -27,7 +27,7 @@ func TestRaceBeforeTheTransaction(t *testing.T) {
 // same marker.
 func TestRaceBetweenTheMarkers(t *testing.T) {
 	everywhere(t, func(t *testing.T, w wiring) {
-		if !w.twoWriters {
+		if w.oneWriter {
 			t.Skip("one writer: the second cannot ask before the first has committed")
 		}
 		r := newRace(t, w.open(t))
@@ -81,6 +81,7 @@ func (r *race) handleLate(ctx context.Context, evt events.Event) error {
 // entered the delivery of each event.
 func (r *race) run(t testing.TB, idempotency persistence.IdempotencyStore) {
 	t.Helper()
+	r.settled(t)
 	group, ctx := errgroup.WithContext(t.Context())
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -21,18 +21,27 @@ type Server struct {
 	Name string
 	// Gorm returns a way to connect GORM to a new, empty database.
 	Gorm func(t testing.TB) gorm.Dialector
+	// Kind is the server that it runs on, nil where it is embedded, and Open
+	// returns a way to connect GORM to a database there.
+	Kind *servers.Kind
+	Open func(dsn string) gorm.Dialector
 	// Modes are other ways to connect to it than the driver's default.
 	Modes map[string]func(t testing.TB) gorm.Dialector
 	// Again says that another server of the same kind has all the variants.
 	Again bool
 	// Schemas says that it has schemas beside the default one.
 	Schemas bool
+	// Partitions says that its outbox table has partitions.
+	Partitions bool
+	// OneWriter says that a transaction that writes waits for any other one.
+	OneWriter bool
 }
 
 // Servers are the databases that the library supports.
 var Servers = []Server{
 	{
-		Name: "sqlite",
+		Name:      "sqlite",
+		OneWriter: true,
 		Gorm: func(t testing.TB) gorm.Dialector {
 			return sqlite.Dialector{
 				DriverName: "sqlite",
@@ -56,10 +65,13 @@ var Servers = []Server{
 func postgresServer(kind *servers.Kind, again bool) Server {
 	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
 	s := Server{
-		Name:    kind.Name,
-		Again:   again,
-		Schemas: true,
-		Gorm:    func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
+		Name:       kind.Name,
+		Kind:       kind,
+		Open:       postgres.Open,
+		Again:      again,
+		Schemas:    true,
+		Partitions: true,
+		Gorm:       func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
 	}
 	s.Modes = map[string]func(t testing.TB) gorm.Dialector{
 		"simple protocol": func(t testing.TB) gorm.Dialector {
@@ -93,8 +105,11 @@ func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) S
 		}
 	}
 	s := Server{
-		Name: kind.Name,
-		Gorm: open(""),
+		Name:       kind.Name,
+		Kind:       kind,
+		Open:       mysql.Open,
+		Partitions: true,
+		Gorm:       open(""),
 		Modes: map[string]func(t testing.TB) gorm.Dialector{
 			"read committed, interpolated, found rows": open("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27"),
 			"local times, lax SQL mode":                open("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),

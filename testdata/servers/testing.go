@@ -28,8 +28,8 @@ var shared struct {
 	servers map[*Kind]func() (*Server, error)
 }
 
-// Main runs the tests of a package and then stops the servers that they
-// shared, also when the run is interrupted:
+// Main runs the tests of a package, prints which servers they shared and stops
+// these, also when the run is interrupted:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m *testing.M) {
@@ -67,6 +67,7 @@ func stopShared() bool {
 	for _, get := range shared.servers {
 		// The user of a server that failed to start knows already.
 		if s, err := get(); err == nil {
+			fmt.Fprintln(os.Stderr, "tests ran on", s)
 			errs = append(errs, s.Stop(ctx))
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"time"
 )
 
 // Config is one run.
@@ -12,10 +14,13 @@ type Config struct {
 	Server     string
 	DSN        string
 	Prefix     string // of the tables
+	Isolation  string // of every session; empty: the server's default
 	Events     int
 	Processes  int
 	Producers  int
 	Aggregates int
+	Pause      time.Duration // inside transactions, at most; rarely twenty times as long
+	Open       time.Duration // how long one producer keeps its transaction open, once
 	Control    string
 }
 
@@ -27,16 +32,23 @@ type Result struct {
 	Twice     int
 	Disorder  int
 	Phantom   int // delivered, though never committed
+	Beside    int // stamped while the open producer was open
 }
 
 // String is the line for scripts.
 func (r Result) String() string {
-	control := ""
+	var optional strings.Builder
+	if r.Isolation != "" {
+		fmt.Fprintf(&optional, " isolation=%s", strings.ReplaceAll(r.Isolation, " ", "-"))
+	}
 	if r.Control != "" {
-		control = " control=" + r.Control
+		fmt.Fprintf(&optional, " control=%s", r.Control)
+	}
+	if r.Beside > 0 {
+		fmt.Fprintf(&optional, " open=%s beside=%d", r.Open, r.Beside)
 	}
 	return fmt.Sprintf("stress server=%s%s events=%d lost=%d twice=%d disorder=%d",
-		r.Server, control, r.Committed, r.Lost, r.Twice, r.Disorder)
+		r.Server, optional.String(), r.Committed, r.Lost, r.Twice, r.Disorder)
 }
 
 func (r Result) verdict() error {
@@ -45,6 +57,8 @@ func (r Result) verdict() error {
 		return fmt.Errorf("%d events were committed, not %d", r.Committed, r.Events)
 	case r.Control == "" && r.Lost+r.Twice+r.Disorder+r.Phantom > 0:
 		return fmt.Errorf("the promise is broken: %s phantom=%d", r, r.Phantom)
+	case r.Open > 0 && r.Beside == 0:
+		return errors.New("the harness is broken: nothing was published beside the open producer")
 	case r.Control != "" && r.Lost == 0:
 		return errors.New("the harness is broken: the control " + r.Control + " lost nothing")
 	}

@@ -4,6 +4,8 @@
 //
 //	stress server=postgres events=200000 lost=0 twice=0 disorder=0
 //
+// One of the producers keeps its transaction open for a while, once.
+//
 // With -control it takes a wrong reader or a wrong stamp instead of the
 // library's, and then has to lose events: a harness that cannot catch them
 // proves nothing. It exits with an error when an exact run is not clean, and
@@ -18,8 +20,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/onward-go/outbox/testdata/servers"
 )
@@ -33,7 +35,10 @@ func main() {
 	flag.IntVar(&config.Processes, "processes", 4, "producer processes")
 	flag.IntVar(&config.Producers, "producers", 16, "producers, spread over the processes")
 	flag.IntVar(&config.Aggregates, "aggregates", 100, "aggregates that they write")
-	flag.StringVar(&config.Control, "control", "", "a negative control, "+strings.Join(controlNames(), ", ")+", or all of them")
+	flag.DurationVar(&config.Pause, "pause", 10*time.Millisecond, "pauses inside a transaction, at most; a few are twenty times as long")
+	flag.DurationVar(&config.Open, "open", 10*time.Second, "how long one producer keeps its transaction open; controls have none")
+	flag.StringVar(&config.Isolation, "isolation", "", "isolation level of all sessions, "+strings.Join(isolations, ", ")+`, or "all" for one run each`)
+	flag.StringVar(&config.Control, "control", "", `a negative control, or "all" that the server has`)
 	flag.StringVar(&config.Server, "server", servers.Postgres.Name, "kind of server")
 	flag.Parse()
 
@@ -65,20 +70,14 @@ func run(ctx context.Context, config Config) error {
 		defer server.Stop(context.WithoutCancel(ctx))
 		dsn = server.DSN
 	}
-	family, ok := families[config.Server]
-	if !ok {
-		return fmt.Errorf("no stress for server %q", config.Server)
-	}
-	dsn, err := family.prepare(dsn)
+	family, err := familyOf(config.Server)
 	if err != nil {
 		return err
 	}
-	controls := []string{config.Control}
-	if config.Control == "all" {
-		controls = controlNames()
+	if config.DSN, err = family.prepare(dsn); err != nil {
+		return err
 	}
-	for _, control := range controls {
-		config.Control, config.DSN = control, dsn
+	for _, config := range runs(config, family) {
 		result, err := Stress(ctx, config)
 		if err != nil {
 			return err
@@ -91,11 +90,22 @@ func run(ctx context.Context, config Config) error {
 	return nil
 }
 
-func controlNames() []string {
-	var names []string
-	for name := range controls {
-		names = append(names, name)
+// runs returns one configuration a run.
+func runs(config Config, family family) (all []Config) {
+	levels, controls := []string{config.Isolation}, []string{config.Control}
+	if config.Isolation == "all" {
+		levels = isolations
 	}
-	slices.Sort(names)
-	return names
+	if config.Control == "all" {
+		controls = family.controlNames()
+	}
+	for _, config.Isolation = range levels {
+		for _, config.Control = range controls {
+			if config.Control != "" {
+				config.Open = 0 // the reader has to be fast, and would wait
+			}
+			all = append(all, config)
+		}
+	}
+	return all
 }

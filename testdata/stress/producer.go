@@ -19,10 +19,6 @@ import (
 	"github.com/onward-go/outbox/gormtx"
 )
 
-// maxSleep bounds the random pauses inside a transaction; one in two hundred
-// is twenty times as long.
-const maxSleep = 10 * time.Millisecond
-
 var errRollback = errors.New("roll back")
 
 // startProducers starts the producer processes and returns a function that
@@ -33,8 +29,11 @@ func startProducers(ctx context.Context, config Config) (wait func() error, err 
 		return nil, err
 	}
 	var group errgroup.Group
-	for range config.Processes {
+	for number := range config.Processes {
 		share := config
+		if number > 0 {
+			share.Open = 0 // one is enough
+		}
 		share.Events = (config.Events + config.Processes - 1) / config.Processes
 		share.Producers = config.Producers / config.Processes
 		text, err := json.Marshal(share)
@@ -63,31 +62,51 @@ func produceFromEnvironment() error {
 		return err
 	}
 	defer db.close()
+	control, err := db.family.control(config.Control)
+	if err != nil {
+		return err
+	}
+	publisher := events.NewPublisher(controlStore{db.outbox, db, control})
 	var committed atomic.Int64
 	group, ctx := errgroup.WithContext(context.Background())
-	for range config.Producers {
-		group.Go(func() error {
-			p := producer{database: db, publisher: events.NewPublisher(db.outbox), aggregates: config.Aggregates}
-			if control, ok := controls[config.Control]; ok && control.append != nil {
-				p.publisher = events.NewPublisher(controlStore{OutboxStore: db.outbox, db: db, control: control})
-			}
-			for committed.Load() < int64(config.Events) {
-				n, err := p.transaction(ctx)
-				if err != nil {
-					return err
-				}
-				committed.Add(int64(n))
-			}
-			return nil
-		})
+	for number := range config.Producers {
+		p := producer{database: db, publisher: publisher, config: config}
+		if number > 0 {
+			p.config.Open = 0
+		}
+		group.Go(func() error { return p.produce(ctx, &committed) })
 	}
 	return group.Wait()
 }
 
 type producer struct {
 	*database
-	publisher  *events.Publisher
-	aggregates int
+	publisher *events.Publisher
+	config    Config
+}
+
+// produce commits transactions until all producers together have committed
+// their share. What the server rolls back counts for nothing. One producer
+// stays open for a while when the run has got going.
+func (p producer) produce(ctx context.Context, committed *atomic.Int64) error {
+	held := p.config.Open == 0
+	for !held || committed.Load() < int64(p.config.Events) {
+		hold := !held && committed.Load() >= int64(p.config.Events/4)
+		transaction := p.transaction
+		if hold {
+			transaction = p.stayOpen
+		}
+		n, err := transaction(ctx)
+		if p.family.again(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		committed.Add(int64(n))
+		held = held || hold
+	}
+	return nil
 }
 
 // transaction changes one or two aggregates and publishes each change, with
@@ -95,7 +114,7 @@ type producer struct {
 // then. It returns how many events it committed.
 func (p producer) transaction(ctx context.Context) (committed int, err error) {
 	err = p.outbox.Atomically(ctx, func(ctx context.Context) error {
-		pause(3)
+		p.pause(3)
 		for _, id := range p.pick() {
 			if rand.IntN(5) == 0 { // a savepoint, rolled back or not
 				n := 0
@@ -120,7 +139,7 @@ func (p producer) transaction(ctx context.Context) (committed int, err error) {
 				committed += n
 			}
 		}
-		pause(2)
+		p.pause(2)
 		if rand.IntN(10) == 0 {
 			return errRollback
 		}
@@ -132,12 +151,29 @@ func (p producer) transaction(ctx context.Context) (committed int, err error) {
 	return committed, err
 }
 
+// stayOpen publishes, keeps the transaction open while everybody else goes on,
+// and publishes again. Its aggregate is its own, so that nobody waits for it.
+func (p producer) stayOpen(ctx context.Context) (committed int, err error) {
+	err = p.outbox.Atomically(ctx, func(ctx context.Context) error {
+		for _, wait := range []time.Duration{p.config.Open, 0} {
+			n, err := p.change(ctx, p.config.Aggregates)
+			if err != nil {
+				return err
+			}
+			committed += n
+			time.Sleep(wait)
+		}
+		return nil
+	})
+	return committed, err
+}
+
 // pick returns one or two aggregates, sorted, so that producers do not
 // deadlock.
 func (p producer) pick() []int {
-	picked := []int{rand.IntN(p.aggregates)}
+	picked := []int{rand.IntN(p.config.Aggregates)}
 	if rand.IntN(4) == 0 {
-		picked = append(picked, rand.IntN(p.aggregates))
+		picked = append(picked, rand.IntN(p.config.Aggregates))
 	}
 	slices.Sort(picked)
 	return slices.Compact(picked)
@@ -155,7 +191,7 @@ func (p producer) change(ctx context.Context, id int) (published int, err error)
 	if err := tx.Raw("SELECT version FROM "+p.table("aggregates")+" WHERE id = ?", id).Scan(&version).Error; err != nil {
 		return 0, err
 	}
-	pause(3)
+	p.pause(3)
 	var evts []events.Event
 	for i := range versions {
 		evts = append(evts, events.Event{
@@ -168,18 +204,19 @@ func (p producer) change(ctx context.Context, id int) (published int, err error)
 	if err := p.publisher.Publish(ctx, evts...); err != nil {
 		return 0, err
 	}
-	pause(3)
+	p.pause(3)
 	return versions, nil
 }
 
 const eventType = "stress.Changed"
 
-// pause sleeps once in so many calls.
-func pause(in int) {
-	if rand.IntN(in) != 0 {
+// pause sleeps once in so many calls, and once in two hundred of these for
+// twenty times as long.
+func (p producer) pause(in int) {
+	if p.config.Pause == 0 || rand.IntN(in) != 0 {
 		return
 	}
-	d := rand.N(maxSleep)
+	d := rand.N(p.config.Pause)
 	if rand.IntN(200) == 0 {
 		d *= 20
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,21 +13,19 @@ import (
 // Stress makes one run in tables of its own.
 func Stress(ctx context.Context, config Config) (Result, error) {
 	config.Prefix = "s" + strings.ToLower(rand.Text()[:8]) + "_"
-	if _, ok := controls[config.Control]; config.Control != "" && !ok {
-		return Result{}, fmt.Errorf("no control %q", config.Control)
-	}
 	db, err := open(config, 8)
 	if err != nil {
 		return Result{}, err
 	}
 	defer db.close()
+	control, err := db.family.control(config.Control)
+	if err != nil {
+		return Result{}, err
+	}
 	if err := db.create(ctx, config.Aggregates); err != nil {
 		return Result{}, err
 	}
-	reader := newCursorReader(db.outbox)
-	if control, ok := controls[config.Control]; ok {
-		reader.store = controlStore{OutboxStore: db.outbox, db: db, control: control}
-	}
+	reader := newCursorReader(controlStore{db.outbox, db, control})
 	dispatcher, err := newDispatcher(db)
 	if err != nil {
 		return Result{}, err

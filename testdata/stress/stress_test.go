@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,32 +16,49 @@ func TestMain(m *testing.M) {
 	servers.Main(m)
 }
 
-func small(t *testing.T, kind *servers.Kind, events int, control string) Result {
+// everywhere makes a small run on each kind of server.
+func everywhere(t *testing.T, config Config) {
+	for _, kind := range servers.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, small(t, kind, config).verdict())
+		})
+	}
+}
+
+func small(t *testing.T, kind *servers.Kind, config Config) Result {
 	t.Helper()
-	server := servers.Get(t, kind)
-	result, err := Stress(t.Context(), Config{
-		Server: kind.Name, DSN: servers.CreateDatabase(t, server),
-		Events: events, Processes: 2, Producers: 16, Aggregates: 50, Control: control,
-	})
+	config.Server, config.DSN = kind.Name, servers.CreateDatabase(t, servers.Get(t, kind))
+	result, err := Stress(t.Context(), config)
 	require.NoError(t, err)
 	t.Log(result)
 	return result
 }
 
+// One of the producers keeps its transaction open for two seconds.
 func TestNothingIsLost(t *testing.T) {
-	for _, kind := range []*servers.Kind{servers.Postgres, servers.MySQL, servers.MariaDB} {
-		t.Run(kind.Name, func(t *testing.T) { require.NoError(t, small(t, kind, 4000, "").verdict()) })
-	}
+	everywhere(t, Config{
+		Events: 1500, Processes: 2, Producers: 16, Aggregates: 50,
+		Pause: 10 * time.Millisecond, Open: 2 * time.Second,
+	})
+}
+
+// Four processes write one aggregate as fast as it goes.
+func TestAHotAggregateKeepsItsOrder(t *testing.T) {
+	everywhere(t, Config{Events: 600, Processes: 4, Producers: 8, Aggregates: 1})
 }
 
 // The harness can see a loss: it sees that of a cursor without a mark. The
 // other controls lose less often; make stress runs them long enough.
 func TestHarnessCatchesThePlainCursor(t *testing.T) {
-	require.NoError(t, small(t, servers.Postgres, 2000, "plain").verdict())
+	everywhere(t, Config{
+		Events: 1500, Processes: 2, Producers: 16, Aggregates: 50,
+		Pause: 10 * time.Millisecond, Control: "plain",
+	})
 }
 
 func TestVerdict(t *testing.T) {
-	clean := Result{Config: Config{Events: 10}, Committed: 10}
+	clean := Result{Config: Config{Events: 10, Open: 1}, Committed: 10, Beside: 1}
 	require.NoError(t, clean.verdict())
 	for _, spoil := range []func(*Result){
 		func(r *Result) { r.Committed-- },
@@ -48,6 +66,7 @@ func TestVerdict(t *testing.T) {
 		func(r *Result) { r.Twice++ },
 		func(r *Result) { r.Disorder++ },
 		func(r *Result) { r.Phantom++ },
+		func(r *Result) { r.Beside-- },
 		func(r *Result) { r.Control = "plain" },
 	} {
 		r := clean
@@ -55,4 +74,6 @@ func TestVerdict(t *testing.T) {
 		require.Error(t, r.verdict(), "%+v", r)
 	}
 	require.Equal(t, "stress server=x events=10 lost=0 twice=0 disorder=0", Result{Config: Config{Server: "x"}, Committed: 10}.String())
+	require.Equal(t, "stress server=x isolation=READ-COMMITTED open=10s beside=7 events=10 lost=0 twice=0 disorder=0",
+		Result{Config: Config{Server: "x", Isolation: "READ COMMITTED", Open: 10 * time.Second}, Committed: 10, Beside: 7}.String())
 }

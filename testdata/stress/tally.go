@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 )
 
 // tally compares what the outbox table holds with what the reader saw and what
@@ -26,6 +27,17 @@ func tally(ctx context.Context, config Config, db *database, reader *cursorReade
 		return r, err
 	}
 	r.Lost += versions - len(committed)
+
+	if config.Open > 0 {
+		err := db.WithContext(ctx).Raw(db.expand(`
+SELECT COUNT(*) FROM {prefix}outbox
+WHERE created_time > (SELECT MIN(created_time) FROM {prefix}outbox WHERE aggregate_id = ?)
+  AND created_time < (SELECT MAX(created_time) FROM {prefix}outbox WHERE aggregate_id = ?)
+  AND aggregate_id <> ?`), strconv.Itoa(config.Aggregates), strconv.Itoa(config.Aggregates), strconv.Itoa(config.Aggregates)).Scan(&r.Beside).Error
+		if err != nil {
+			return r, err
+		}
+	}
 
 	var effects []struct {
 		EventID            string
