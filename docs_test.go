@@ -54,8 +54,21 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// pages returns every page of the documentation.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		all = append(all, found...)
+	}
+	require.Contains(t, all, "docs/guarantees.md")
+	return all
+}
+
 func TestDocsHaveNoDeadLink(t *testing.T) {
-	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guarantees.md"} {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
@@ -65,14 +78,19 @@ func TestDocsHaveNoDeadLink(t *testing.T) {
 	}
 }
 
-// The example in the README is a part of one that is compiled and run.
+// Code that a page shows is a part of an example that is compiled and run.
 func TestDocsShowCodeThatRuns(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, block, found := strings.Cut(string(readme), "```go\n")
-	require.True(t, found)
-	block, _, _ = strings.Cut(block, "```")
 	example, err := os.ReadFile("gormtx/example_test.go")
 	require.NoError(t, err)
-	require.Contains(t, strings.ReplaceAll(string(example), "\n\t", "\n"), block)
+	shown := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, block := range strings.Split(string(text), "```go\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			require.Contains(t, strings.ReplaceAll(string(example), "\n\t", "\n"), block, page)
+			shown++
+		}
+	}
+	require.Greater(t, shown, 1)
 }

@@ -12,6 +12,9 @@
 // [Tx], or with [DB] where they also work outside of one. [WithTx] enlists in
 // a transaction that was opened with GORM itself.
 //
+// [RunRetention] drops what has been settled for long enough; call it from a
+// scheduled job.
+//
 // # PostgreSQL
 //
 // All modes of GORM's driver serve. Behind a pooler that hands out a server

@@ -2,9 +2,11 @@ package gormtx_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/persistence"
 )
 
 // exampleDB opens a database that goes with the returned function.
@@ -93,6 +96,24 @@ func ExampleWithTx() {
 	})
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// What a scheduled job calls, once a day or so.
+func ExampleRunRetention() {
+	ctx := context.Background()
+	db, done := exampleDB()
+	defer done()
+	_ = gormtx.Migrate(ctx, db)
+
+	report, err := gormtx.RunRetention(ctx, db, 90*24*time.Hour)
+	for _, p := range report.Dropped {
+		fmt.Println("dropped", p.Table, p.Name, "up to", p.To)
+	}
+	if errors.Is(err, persistence.ErrOwed) {
+		fmt.Println("a dispatcher has fallen behind:", err)
+	}
+	fmt.Println(len(report.Dropped), err)
+	// Output: 0 <nil>
 }
 
 // Outside of Atomically nothing is written.
