@@ -12,8 +12,12 @@ import (
 
 // EnsurePartitions implements [persistence.OutboxRetention]. There are no
 // partitions to make.
-func (s *Store) EnsurePartitions(ctx context.Context, _ int, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
-	if err := s.checkRetention(ctx, options); err != nil {
+func (s *Store) EnsurePartitions(ctx context.Context, months int, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
+	err := s.checkRetention(ctx, options)
+	if err == nil {
+		err = persistence.CheckMonths(months)
+	}
+	if err != nil {
 		return persistence.RetentionReport{}, err
 	}
 	return persistence.RetentionReport{Now: now()}, nil

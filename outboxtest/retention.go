@@ -94,6 +94,8 @@ var retentionRules = []rule{
 		require.ErrorIs(s, err, persistence.ErrInvalid)
 		_, err = s.drop(time.Now(), bad)
 		require.ErrorIs(s, err, persistence.ErrInvalid)
+		_, err = s.Retention.EnsurePartitions(s.ctx, -1, persistence.RetentionOptions{})
+		require.ErrorIs(s, err, persistence.ErrInvalid)
 		_, err = persistence.Retain(s.ctx, s.Retention, -time.Hour, persistence.RetentionOptions{})
 		require.ErrorIs(s, err, persistence.ErrInvalid)
 	}},

@@ -105,6 +105,15 @@ func CheckLimit(limit int) error {
 	return nil
 }
 
+// CheckMonths returns an [ErrInvalid] error unless partitions can be made for so
+// many months ahead: 0 to 120.
+func CheckMonths(months int) error {
+	if months < 0 || months > 120 {
+		return fmt.Errorf("%w: partitions for %d months ahead, it must be 0 to 120", ErrInvalid, months)
+	}
+	return nil
+}
+
 // CheckDispatcher returns an [ErrInvalid] error unless name and position are
 // ones that every database can keep: 1 to 128 bytes, a time in the years 1 to
 // 9999.

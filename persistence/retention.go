@@ -21,8 +21,8 @@ import (
 //     Nothing is broken; run it again.
 type OutboxRetention interface {
 	// EnsurePartitions makes sure that this month, by the database's clock,
-	// and the given number of months after it have partitions of their own,
-	// so that publishers never depend on the open-ended last one. Events that
+	// and the given number of months after it, 0 to 120, have partitions of
+	// their own, so that publishers never depend on the open-ended last one. Events that
 	// have gone there already are closed in at the end of a month.
 	EnsurePartitions(ctx context.Context, months int, options RetentionOptions) (RetentionReport, error)
 

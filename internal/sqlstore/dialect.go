@@ -153,6 +153,7 @@ type partitionStatements struct {
 	DropPartition    string
 	LimitLockWait    string // seconds
 	SessionID        string
+	WaitsForTable    string // session
 	Interrupt        string // session
 
 	// PostgreSQL

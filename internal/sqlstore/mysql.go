@@ -238,7 +238,10 @@ ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <pa
 			DropPartition:  `ALTER TABLE <table> DROP PARTITION <partition>`,
 			LimitLockWait:  `SET SESSION lock_wait_timeout = ?1`,
 			SessionID:      `SELECT CONNECTION_ID()`,
-			Interrupt:      `KILL QUERY ?1`,
+			// One's own sessions show without any privilege.
+			WaitsForTable: `
+SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting for table metadata lock'`,
+			Interrupt: `KILL QUERY ?1`,
 		},
 
 		// What a server does not know is left out, where asking for the variable

@@ -78,12 +78,16 @@ func (d mysqlPartitions) alter(ctx context.Context, s *Store, t table, limit tim
 			return err
 		}
 		// The server counts in seconds. To wait for less, another connection
-		// interrupts the statement, if the pool has one to spare.
+		// interrupts the statement, if the pool has one to spare and it waits
+		// rather than works.
 		interrupt, cancel := context.WithCancel(ctx)
 		interrupted := make(chan struct{})
 		timer := time.AfterFunc(wait, func() {
 			defer close(interrupted)
-			_, _ = s.cfg.Pool.Exec(interrupt, s.sql.Interrupt, id) // without it the server's own limit ends the wait
+			// Without it the server's own limit ends the wait.
+			if waits, err := exists(interrupt, s.cfg.Pool, s.sql.WaitsForTable, id); err == nil && waits {
+				_, _ = s.cfg.Pool.Exec(interrupt, s.sql.Interrupt, id)
+			}
 		})
 		_, err = conn.Exec(ctx, statement)
 		cancel()

@@ -9,10 +9,9 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// partitioning is how a kind of database keeps partitions. Waiting for a table
-// that is in use is the caller's part: a method that is given a time to wait
-// returns a lock timeout after it. All may find that another replica has been
-// faster.
+// partitioning is how a kind of database keeps partitions. Its methods let
+// nobody wait for longer than the lock timeout at a time, and may find that
+// another replica has been faster.
 type partitioning interface {
 	// extend puts months before the open-ended last partition and returns what
 	// it has made.
@@ -40,6 +39,9 @@ func (s *Store) markerTable() table {
 func (s *Store) EnsurePartitions(ctx context.Context, months int, options persistence.RetentionOptions) (persistence.RetentionReport, error) {
 	var report persistence.RetentionReport
 	conn, err := s.retentionPool(ctx, options)
+	if err == nil {
+		err = persistence.CheckMonths(months)
+	}
 	if err != nil {
 		return report, err
 	}
@@ -87,19 +89,17 @@ func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, opti
 	if err != nil {
 		return report, s.failed(err, "drop partitions")
 	}
-	// Each step goes on where one before it met an obstacle: what is owed in
-	// March does not keep February.
-	var errs []error
 	for _, t := range []table{s.outboxTable(), s.markerTable()} {
 		if err := s.recoverDropped(ctx, t, options, &report); err != nil {
 			return report, s.failed(err, "end an earlier run on %s", t.name)
 		}
 	}
+	// What keeps an event does not keep the markers of those before it.
 	settled, err := s.dropEvents(ctx, conn, before, options, &report)
-	errs = append(errs, s.failed(err, "drop partitions of %s", s.table))
-	err = s.dropMarkers(ctx, conn, before, settled, options, &report)
-	errs = append(errs, s.failed(err, "drop partitions of %s", s.markerTable().name))
-	return report, errors.Join(errs...)
+	markersErr := s.dropMarkers(ctx, conn, before, settled, options, &report)
+	return report, errors.Join(
+		s.failed(err, "drop partitions of %s", s.table),
+		s.failed(markersErr, "drop partitions of %s", s.markerTable().name))
 }
 
 func (s *Store) recoverDropped(ctx context.Context, t table, options persistence.RetentionOptions, report *persistence.RetentionReport) error {

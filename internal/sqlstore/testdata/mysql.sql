@@ -197,6 +197,9 @@ SET SESSION lock_wait_timeout = ?1
 -- SessionID
 SELECT CONNECTION_ID()
 
+-- WaitsForTable
+SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting for table metadata lock'
+
 -- Interrupt
 KILL QUERY ?1
 
