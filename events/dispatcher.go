@@ -68,11 +68,14 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 		pass:        make(chan struct{}, 1),
 		rereading:   true,
 	}
-	for what, missing := range map[string]bool{
-		"outbox store": store == nil, "cursor store": cursors == nil, "transactor": tx == nil, "idempotency store": idempotency == nil,
+	for _, part := range []struct {
+		name    string
+		missing bool
+	}{
+		{"outbox store", store == nil}, {"cursor store", cursors == nil}, {"transactor", tx == nil}, {"idempotency store", idempotency == nil},
 	} {
-		if missing {
-			d.refuse("the %s is nil", what)
+		if part.missing {
+			d.refuse("the %s is nil", part.name)
 		}
 	}
 	for i, opt := range opts {

@@ -99,7 +99,7 @@ func (s *Store) tx(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
 	}
-	conn := joined{s.wrapped(tx.(Conn))}
+	conn := joined{s.wrapped(tx.(Conn)), s.cfg.Dialect}
 	if err := s.check(ctx, conn); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ type Dialect struct {
 	// endsTransaction reports errors that end the whole transaction on this
 	// kind of database; or nil.
 	endsTransaction func(error) bool
+	// lostConnection is how the driver's error for one ends, told by its text
+	// to do without an import; or "".
+	lostConnection string
 	// partitions is how the tables are partitioned; nil where retention deletes
 	// rows.
 	partitions partitioning
@@ -188,15 +191,15 @@ func sqlState(err error) string {
 
 // gone reports whether an error says that the transaction, or the connection
 // under it, is no more.
-func gone(err error) bool {
+func (d *Dialect) gone(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
-		err != nil && strings.HasSuffix(err.Error(), "invalid connection") // go-sql-driver's, told by its text to do without an import
+		err != nil && d.lostConnection != "" && strings.HasSuffix(err.Error(), d.lostConnection)
 }
 
 // EndsTransaction reports whether the server ends the whole transaction, or the
 // connection, with an error of this kind.
 func (d *Dialect) EndsTransaction(err error) bool {
-	if gone(err) {
+	if d.gone(err) {
 		return true
 	}
 	switch state := sqlState(err); {
