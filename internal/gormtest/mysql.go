@@ -3,6 +3,7 @@ package gormtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"gorm.io/gorm"
@@ -64,7 +65,7 @@ func disconnect(ctx context.Context, db *gorm.DB) error {
 	if pool.Stats().MaxOpenConnections == 1 {
 		return gormtx.Tx(ctx).Exec("KILL CONNECTION_ID()").Error
 	}
-	return db.WithContext(ctx).Exec("KILL ?", id).Error
+	return db.WithContext(ctx).Exec(fmt.Sprintf("KILL %d", id)).Error // it takes no arguments
 }
 
 // gapLocks reports whether InnoDB takes gap locks where MySQL, and not MariaDB,

@@ -157,7 +157,7 @@ type partitionStatements struct {
 	LimitLockWait    string // seconds
 	SessionID        string
 	WaitsForTable    string // session
-	Interrupt        string // session
+	Interrupt        string // <session>
 
 	// PostgreSQL
 	SetLocal         string // setting, value

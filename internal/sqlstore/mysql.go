@@ -242,7 +242,7 @@ ALTER TABLE <table> REORGANIZE PARTITION <partition> INTO (<ranges>PARTITION <pa
 			// One's own sessions show without any privilege.
 			WaitsForTable: `
 SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting for table metadata lock'`,
-			Interrupt: `KILL QUERY ?1`,
+			Interrupt: `KILL QUERY <session>`, // takes no arguments
 		},
 
 		// What a server does not know is left out, where asking for the variable

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -86,7 +87,7 @@ func (d mysqlPartitions) alter(ctx context.Context, s *Store, t table, limit tim
 			defer close(interrupted)
 			// Without it the server's own limit ends the wait.
 			if waits, err := exists(interrupt, s.cfg.Pool, s.sql.WaitsForTable, id); err == nil && waits {
-				_, _ = s.cfg.Pool.Exec(interrupt, s.sql.Interrupt, id)
+				_, _ = s.cfg.Pool.Exec(interrupt, strings.ReplaceAll(s.sql.Interrupt, "<session>", strconv.FormatInt(id, 10)))
 			}
 		})
 		_, err = conn.Exec(ctx, statement)

@@ -28,12 +28,19 @@ type crash struct {
 	done       bool     // the last one takes effect, though the process does not learn it
 	alone      []bool   // whether each statement was a transaction of its own
 	rewrite    func(query string) string
+	kills      int // statements that were interrupted
 }
 
 // exec runs a statement, unless the process has crashed.
 func (c *crash) exec(ctx context.Context, conn sqlstore.Conn, alone bool, query string, args []any) (int64, error) {
 	if strings.HasPrefix(query, "KILL") { // depends on the time
-		return conn.Exec(ctx, query, args...)
+		n, err := conn.Exec(ctx, query, args...)
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.kills++
+		}
+		return n, err
 	}
 	c.mu.Lock()
 	c.statements = append(c.statements, query)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -186,6 +187,32 @@ func TestMySQLRetentionClosesALargePartition(t *testing.T) {
 		var n int64
 		require.NoError(t, db.Raw("SELECT count(*) FROM outbox").Scan(&n).Error)
 		require.EqualValues(t, 1<<17, n)
+	})
+}
+
+// A user who may do what he likes in his database, and see nothing else, has no
+// way to know who holds a table. So retention waits, and interrupts itself.
+func TestMySQLRetentionInterruptsItsWait(t *testing.T) {
+	onMySQL(t, func(t *testing.T, dsn string) {
+		root := Open(t, mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
+		config, err := driver.ParseDSN(dsn)
+		require.NoError(t, err)
+		config.User, config.Passwd = "u_"+config.DBName[max(0, len(config.DBName)-20):], "plain"
+		require.NoError(t, root.Exec(fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s'", config.User, config.Passwd)).Error)
+		require.NoError(t, root.Exec(fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'%%'", config.DBName, config.User)).Error)
+		t.Cleanup(func() { require.NoError(t, root.Exec(fmt.Sprintf("DROP USER '%s'@'%%'", config.User)).Error) })
+
+		a := newAged(t, Open(t, mysql.Open(config.FormatDSN()), &gorm.Config{Logger: logger.Discard}), "", startOfMonth(-6))
+		analyst := root.Begin()
+		var n int64
+		require.NoError(t, analyst.Raw("SELECT count(*) FROM outbox_idempotency").Scan(&n).Error)
+		c := &crash{after: -1}
+		_, err = crashingStore(a, c).EnsurePartitions(t.Context(), 3, persistence.RetentionOptions{LockTimeout: 300 * time.Millisecond})
+		require.ErrorIs(t, err, persistence.ErrLockTimeout)
+		require.NotZero(t, c.kills)
+		require.NoError(t, analyst.Rollback().Error)
+		_, err = a.retain(t.Context(), 3650*day)
+		require.NoError(t, err)
 	})
 }
 

@@ -201,7 +201,7 @@ SELECT CONNECTION_ID()
 SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting for table metadata lock'
 
 -- Interrupt
-KILL QUERY ?1
+KILL QUERY <session>
 
 -- DescribeServer
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
