@@ -9,7 +9,7 @@ space := $(empty) $(empty)
 LIST = $(subst $(space),$(comma),$(SERVERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench stress servers clean
+.PHONY: help demo test check bench stress prove servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -40,6 +40,9 @@ stress: servers ## 200,000 events and more in each isolation level, a hot aggreg
 			$(GO) run ./stress -server $$0 -isolation all -events 40000 -aggregates 1 -processes 4 -pause 0; \
 			$(GO) run ./stress -server $$0 -control all -events 40000; \
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v' $$server || exit 1; done
+
+prove: ## models of the fences, every order of steps, and the controls that must lose
+	@docs/proof/prove.sh
 
 servers:
 	@testdata/servers/install.sh $(SERVERS) pgbouncer
