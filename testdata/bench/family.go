@@ -4,12 +4,13 @@ import (
 	"context"
 	"database/sql"
 
-	driver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
+
+	"github.com/onward-go/outbox/testdata/servers"
 )
 
 // family is a kind of database that can be measured.
@@ -52,7 +53,9 @@ var (
 	}
 	mysqlFamily = family{
 		dialector: mysql.Open,
-		database:  ownDatabase,
+		database: func(ctx context.Context, dsn string) (string, error) {
+			return servers.MySQLDatabase(ctx, dsn, "outbox_bench")
+		},
 		tables: []string{
 			"CREATE TABLE {prefix}counter (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
 			"CREATE TABLE {prefix}marker LIKE {prefix}outbox_idempotency",
@@ -65,22 +68,6 @@ var (
 	}
 	families = map[string]family{"postgres": pgFamily, "mysql": mysqlFamily, "mariadb": mysqlFamily}
 )
-
-// ownDatabase makes a database on a server of MySQL's family.
-func ownDatabase(ctx context.Context, dsn string) (string, error) {
-	config, err := driver.ParseDSN(dsn)
-	if err != nil || config.DBName != "" {
-		return dsn, err
-	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		return "", err
-	}
-	defer db.Close()
-	config.DBName = "outbox_bench"
-	_, err = db.ExecContext(ctx, "CREATE DATABASE IF NOT EXISTS "+config.DBName)
-	return config.FormatDSN(), err
-}
 
 func pgxByHand(ctx context.Context, dsn string) (hand, error) {
 	pool, err := pgxpool.New(ctx, dsn)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ type family struct {
 	// serial is the type of a number that rises by itself.
 	serial string
 	// prepare names a database where the DSN does not.
-	prepare func(dsn string) (prepared string, err error)
+	prepare func(ctx context.Context, dsn string) (prepared string, err error)
 	// again says that the transaction was rolled back for no fault of its own.
 	again func(error) bool
 	// controls are the ways to do it wrong here.

@@ -74,7 +74,7 @@ func run(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	if config.DSN, err = family.prepare(dsn); err != nil {
+	if config.DSN, err = family.prepare(ctx, dsn); err != nil {
 		return err
 	}
 	for _, config := range runs(config, family) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/testdata/servers"
 )
 
 // mysqlFamily is MySQL or MariaDB; variable is the name of its system variable
@@ -33,8 +34,10 @@ func mysqlFamily(variable string) family {
 			}
 			return mysql.Open(config.FormatDSN()), nil
 		},
-		serial:  "BIGINT AUTO_INCREMENT",
-		prepare: ownDatabase,
+		serial: "BIGINT AUTO_INCREMENT",
+		prepare: func(ctx context.Context, dsn string) (string, error) {
+			return servers.MySQLDatabase(ctx, dsn, "outbox_stress")
+		},
 		// A deadlock, a lock that was not had in time, a row that has changed
 		// since the snapshot.
 		again: func(err error) bool {
@@ -54,22 +57,6 @@ func mysqlFamily(variable string) family {
 			"dirtyread": {read: readDirty, append: appendSlowly},
 		},
 	}
-}
-
-// ownDatabase makes a database on a server of MySQL's family.
-func ownDatabase(dsn string) (string, error) {
-	config, err := driver.ParseDSN(dsn)
-	if err != nil || config.DBName != "" {
-		return dsn, err
-	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		return "", err
-	}
-	defer db.Close()
-	config.DBName = "outbox_stress"
-	_, err = db.Exec("CREATE DATABASE IF NOT EXISTS " + config.DBName)
-	return config.FormatDSN(), err
 }
 
 func readDirty(ctx context.Context, db *database, after persistence.Cursor, limit int) ([]persistence.Record, error) {

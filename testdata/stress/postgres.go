@@ -29,7 +29,7 @@ var postgresFamily = family{
 		return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)}), nil
 	},
 	serial:  "BIGSERIAL",
-	prepare: func(dsn string) (string, error) { return dsn, nil },
+	prepare: func(_ context.Context, dsn string) (string, error) { return dsn, nil },
 	again: func(err error) bool { // a serialization failure, a deadlock
 		failed, ok := errors.AsType[*pgconn.PgError](err)
 		return ok && (failed.Code == "40001" || failed.Code == "40P01")
