@@ -36,7 +36,7 @@ bench: servers ## ratios against the same transaction without the library, on Po
 stress: servers ## 200,000 events and more in each isolation level, a hot aggregate, the controls that must lose, ten million rows
 	cd testdata && for server in postgres mysql mariadb; do \
 		$(GO) run ./servers/with -servers $$server -- sh -ec '\
-			$(GO) run ./stress -server $$0 -isolation all -events 200000; \
+			$(GO) run ./stress -server $$0 -isolation all -events 200000 -handled 10; \
 			$(GO) run ./stress -server $$0 -isolation all -events 40000 -aggregates 1 -processes 4 -pause 0; \
 			$(GO) run ./stress -server $$0 -control all -events 40000; \
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v' $$server || exit 1; done

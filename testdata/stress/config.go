@@ -22,7 +22,11 @@ type Config struct {
 	Pause      time.Duration // inside transactions, at most; rarely twenty times as long
 	Open       time.Duration // how long one producer keeps its transaction open, once
 	Control    string
+	Handled    int // one aggregate in so many has a handler; the others are read
 }
+
+// hasHandler reports whether the events of an aggregate have a handler.
+func (c Config) hasHandler(aggregate int) bool { return aggregate%max(c.Handled, 1) == 0 }
 
 // Result is what one run counted.
 type Result struct {

@@ -35,6 +35,7 @@ func main() {
 	flag.IntVar(&config.Processes, "processes", 4, "producer processes")
 	flag.IntVar(&config.Producers, "producers", 16, "producers, spread over the processes")
 	flag.IntVar(&config.Aggregates, "aggregates", 100, "aggregates that they write")
+	flag.IntVar(&config.Handled, "handled", 1, "one aggregate in so many has a handler; the cursor passes all")
 	flag.DurationVar(&config.Pause, "pause", 10*time.Millisecond, "pauses inside a transaction, at most; a few are twenty times as long")
 	flag.DurationVar(&config.Open, "open", 10*time.Second, "how long one producer keeps its transaction open; controls have none")
 	flag.StringVar(&config.Isolation, "isolation", "", "isolation level of all sessions, "+strings.Join(isolations, ", ")+`, or "all" for one run each`)

@@ -192,10 +192,14 @@ func (p producer) change(ctx context.Context, id int) (published int, err error)
 		return 0, err
 	}
 	p.pause(3)
+	kind := eventType
+	if !p.config.hasHandler(id) {
+		kind = "stress.Unhandled"
+	}
 	var evts []events.Event
 	for i := range versions {
 		evts = append(evts, events.Event{
-			Type:          eventType,
+			Type:          kind,
 			AggregateType: "Aggregate",
 			AggregateID:   strconv.Itoa(id),
 			Payload:       []byte(strconv.Itoa(version - versions + 1 + i)),

@@ -10,9 +10,19 @@ import (
 func tally(ctx context.Context, config Config, db *database, reader *cursorReader) (Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	r := Result{Config: config, Twice: reader.twice, Disorder: reader.disorder}
-	var committed []string
-	if err := db.WithContext(ctx).Raw("SELECT id FROM " + db.table("outbox")).Scan(&committed).Error; err != nil {
+	var rows []struct {
+		ID        string
+		EventType string
+	}
+	if err := db.WithContext(ctx).Raw("SELECT id, event_type FROM " + db.table("outbox")).Scan(&rows).Error; err != nil {
 		return r, err
+	}
+	var committed, handled []string
+	for _, row := range rows {
+		committed = append(committed, row.ID)
+		if row.EventType == eventType {
+			handled = append(handled, row.ID)
+		}
 	}
 	r.Committed = len(committed)
 	r.compare(committed, reader.seen)
@@ -57,7 +67,7 @@ WHERE created_time > (SELECT MIN(created_time) FROM {prefix}outbox WHERE aggrega
 		}
 		last[e.Aggregate] = e.Version
 	}
-	r.compare(committed, applied)
+	r.compare(handled, applied)
 	return r, nil
 }
 
