@@ -38,6 +38,9 @@ type Dialect struct {
 	partitions partitioning
 	// partitionsAreTables says that the name of a partition is one of a table.
 	partitionsAreTables bool
+	// isRace reports what a replica may meet where another one makes or drops
+	// the same partitions; or nil, where they take turns.
+	isRace func(error) bool
 	// isLockTimeout reports whether a statement has given up waiting for a lock.
 	isLockTimeout func(error) bool
 	// hidesHolders reports whether the server refuses to tell who holds a

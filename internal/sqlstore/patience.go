@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -66,6 +67,24 @@ func (s *Store) holders(ctx context.Context, conn Conn, t table) (map[string]boo
 	}
 	return found, err
 }
+
+// calmly does again what another replica came in between of. Each step finds by
+// itself what is left to do, and one of those that meet has always got on.
+func (s *Store) calmly(ctx context.Context, step func() error) error {
+	const most = 50
+	for attempt := 1; ; attempt++ {
+		err := step()
+		if err == nil || s.cfg.Dialect.isRace == nil || !s.cfg.Dialect.isRace(err) || attempt == most {
+			return err
+		}
+		if err := pause(ctx, rand.N(apart)); err != nil {
+			return err
+		}
+	}
+}
+
+// apart is how far replicas that have met keep apart, at most.
+const apart = 300 * time.Millisecond
 
 func intersect(a, b map[string]bool) bool {
 	for name := range a {

@@ -14,7 +14,18 @@ var Postgres = &Dialect{
 	judge:               judgePostgres,
 	partitions:          postgresPartitions{},
 	partitionsAreTables: true,
-	isLockTimeout:       func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
+	isRace: func(err error) bool {
+		switch sqlState(err) {
+		case "40P01", // deadlock
+			"40001", // serialization failure
+			"42P01", // the partition is gone
+			"55000", // it is being detached, or is not any more
+			"XX000": // its row in the catalog has changed meanwhile
+			return true
+		}
+		return false
+	},
+	isLockTimeout: func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
@@ -220,14 +231,15 @@ ORDER BY created_time, id LIMIT 1`,
 
 		partitionStatements: partitionStatements{
 			// Bounds are written in the session's own style, so it can read
-			// them.
+			// them. One that is detached at this moment has none; OFFSET 0
+			// keeps it from being asked twice.
 			ListPartitions: `
 SELECT c.relname, format('%I.%I', n.nspname, c.relname),
   substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
 FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
-WHERE i.inhparent = $1::text::regclass`,
+  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound OFFSET 0) AS b
+WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL`,
 
 			LastStamp: `SELECT max(created_time) FROM <partition>`,
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -144,11 +145,10 @@ func (d postgresPartitions) drop(ctx context.Context, s *Store, t table, p parti
 	}
 	for _, r := range remaining {
 		switch {
-		case r.Name == p.Name && r.detaching && !errors.Is(err, persistence.ErrLockTimeout): // another replica is at it
-			return false, d.finish(ctx, s, t, r, limit)
-		case r.Name == p.Name && r.detaching: // the next run ends it
+		case r.Name != p.Name:
+		case r.detaching || s.cfg.Dialect.isRace(err): // whoever comes next ends it
 			return false, err
-		case r.Name == p.Name:
+		default:
 			_, unmarkErr := pool.Exec(context.WithoutCancel(ctx), fill(s.sql.UnmarkDropped, t, p))
 			return false, errors.Join(err, unmarkErr)
 		}
@@ -167,11 +167,23 @@ func (d postgresPartitions) recover(ctx context.Context, s *Store, t table, limi
 	bounds := map[string]partition{}
 	for _, p := range all {
 		bounds[p.Name] = p
+	}
+	if slices.ContainsFunc(all, isDetaching) {
+		// It may be another replica that is at it, rather than one that has
+		// crashed.
+		if err := pause(ctx, apart); err != nil {
+			return nil, err
+		}
+		if all, err = s.listPartitions(ctx, s.cfg.Pool, t); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range all {
 		if !p.detaching {
 			continue
 		}
-		if err := d.finish(ctx, s, t, p, limit); err != nil {
-			return nil, err
+		if err := d.detach(ctx, s, fill(s.sql.FinishDetach, t, p), limit); err != nil {
+			return nil, fmt.Errorf("end the detach of partition %s: %w", p.Name, err)
 		}
 	}
 	var dropped []partition
@@ -195,15 +207,7 @@ func (d postgresPartitions) recover(ctx context.Context, s *Store, t table, limi
 	return dropped, nil
 }
 
-// finish ends a detach that was interrupted, or waits for the replica that does
-// it.
-func (d postgresPartitions) finish(ctx context.Context, s *Store, t table, p partition, limit time.Duration) error {
-	err := d.detach(ctx, s, fill(s.sql.FinishDetach, t, p), limit)
-	if state := sqlState(err); err == nil || state == "55000" || state == "42P01" { // it has ended
-		return nil
-	}
-	return fmt.Errorf("end the detach of partition %s: %w", p.Name, err)
-}
+func isDetaching(p partition) bool { return p.detaching }
 
 // detach waits until every transaction that may still use the partition has
 // ended; nobody waits for it meanwhile.

@@ -55,10 +55,13 @@ func (s *Store) EnsurePartitions(ctx context.Context, months int, options persis
 	}
 	// Markers first: an event must not have a place before its markers do.
 	for _, t := range []table{s.markerTable(), s.outboxTable()} {
-		made, err := s.extend(ctx, conn, t, m.Now, months, options)
-		for _, p := range made {
-			report.Created = append(report.Created, p.Partition)
-		}
+		err := s.calmly(ctx, func() error {
+			made, err := s.extend(ctx, conn, t, m.Now, months, options)
+			for _, p := range made {
+				report.Created = append(report.Created, p.Partition)
+			}
+			return err
+		})
 		if err != nil {
 			return report, s.failed(err, "make partitions of %s", t.name)
 		}
@@ -89,15 +92,20 @@ func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, opti
 	if err != nil {
 		return report, s.failed(err, "drop partitions")
 	}
+	err = s.calmly(ctx, func() error { return s.dropDue(ctx, conn, before, options, &report) })
+	return report, err
+}
+
+func (s *Store) dropDue(ctx context.Context, conn Conn, before time.Time, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
 	for _, t := range []table{s.outboxTable(), s.markerTable()} {
-		if err := s.recoverDropped(ctx, t, options, &report); err != nil {
-			return report, s.failed(err, "end an earlier run on %s", t.name)
+		if err := s.recoverDropped(ctx, t, options, report); err != nil {
+			return s.failed(err, "end an earlier run on %s", t.name)
 		}
 	}
 	// What keeps an event does not keep the markers of those before it.
-	settled, err := s.dropEvents(ctx, conn, before, options, &report)
-	markersErr := s.dropMarkers(ctx, conn, before, settled, options, &report)
-	return report, errors.Join(
+	settled, err := s.dropEvents(ctx, conn, before, options, report)
+	markersErr := s.dropMarkers(ctx, conn, before, settled, options, report)
+	return errors.Join(
 		s.failed(err, "drop partitions of %s", s.table),
 		s.failed(markersErr, "drop partitions of %s", s.markerTable().name))
 }

@@ -192,8 +192,8 @@ SELECT c.relname, format('%I.%I', n.nspname, c.relname),
   substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
 FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
-WHERE i.inhparent = $1::text::regclass
+  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound OFFSET 0) AS b
+WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL
 
 -- LastStamp
 SELECT max(created_time) FROM <partition>
