@@ -83,6 +83,17 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
 }
 
+// transaction runs fn in a transaction of its own.
+func (s *Store) transaction(ctx context.Context, fn func(ctx context.Context, conn Conn) error) error {
+	return s.Atomically(ctx, func(ctx context.Context) error {
+		tx, err := persistence.Current(ctx, s.cfg.Database)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, s.wrapped(tx.(Conn)))
+	})
+}
+
 func (s *Store) wrapped(conn Conn) Conn {
 	if s.cfg.Dialect.wrap == nil {
 		return conn

@@ -27,12 +27,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkServer(ctx, s.cfg.Pool); err != nil {
 		return err
 	}
-	return s.Atomically(ctx, func(ctx context.Context) (err error) {
-		tx, err := persistence.Current(ctx, s.cfg.Database)
-		if err != nil {
-			return err
-		}
-		conn := tx.(Conn)
+	return s.transaction(ctx, func(ctx context.Context, conn Conn) (err error) {
 		for _, statement := range []string{s.sql.IsolateMigrations, s.sql.LockMigrations} {
 			if statement == "" {
 				continue

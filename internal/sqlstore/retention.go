@@ -201,17 +201,6 @@ func (s *Store) retentionPool(ctx context.Context, options persistence.Retention
 	return s.pool(ctx, writing)
 }
 
-// transaction runs fn in a transaction of its own.
-func (s *Store) transaction(ctx context.Context, fn func(ctx context.Context, conn Conn) error) error {
-	return s.Atomically(ctx, func(ctx context.Context) error {
-		tx, err := persistence.Current(ctx, s.cfg.Database)
-		if err != nil {
-			return err
-		}
-		return fn(ctx, s.wrapped(tx.(Conn)))
-	})
-}
-
 func lockTimeout(options persistence.RetentionOptions) time.Duration {
 	if options.LockTimeout == 0 {
 		return persistence.DefaultLockTimeout
