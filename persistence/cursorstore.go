@@ -14,6 +14,8 @@ import (
 // that of the row. All methods but AddDeadLetter work outside of any
 // transaction that ctx carries.
 type OutboxCursorStore interface {
+	SubscriptionStore
+
 	// Create makes a dispatcher with its cursor at start. One that exists
 	// stays as it is. A bad name or position is [ErrInvalid].
 	Create(ctx context.Context, dispatcher string, start Cursor) error
@@ -35,10 +37,15 @@ type OutboxCursorStore interface {
 	// expiry.
 	Release(ctx context.Context, lease Lease) error
 
-	// Save moves the cursor and forgets the failures of events at or before
-	// it. A position behind the stored one leaves the cursor where it is and
-	// is no error: the cursor never moves backwards.
+	// Save moves the cursor, and whatever else progress says, in one
+	// transaction. A position behind the stored one leaves the cursor where it
+	// is and is no error: the cursor never moves backwards. To save the same
+	// progress twice is to save it once.
 	Save(ctx context.Context, lease Lease, progress Progress) error
+
+	// Counts returns what [Progress].Counts has saved for the buckets that
+	// begin from from, inclusive, to to, exclusive, in order.
+	Counts(ctx context.Context, dispatcher string, from, to time.Time) ([]Bucket, error)
 
 	// RecordFailure counts one more failure of a handler on an event.
 	RecordFailure(ctx context.Context, lease Lease, failure Failure) (Attempt, error)
@@ -58,8 +65,12 @@ type State struct {
 	// Cursor is the position of the last settled event: every event at or
 	// before it has been applied or dead-lettered.
 	Cursor Cursor
-	// Attempts are the failures of events after the cursor, in order, at most
-	// [MaxLoadedAttempts].
+	// CountedFrom is the time from which on all settled events are counted: the
+	// beginning of the first bucket after the position at which the dispatcher
+	// was created, or to which it was rewound.
+	CountedFrom time.Time
+	// Attempts are the failures of events that are not settled, in order, at
+	// most [MaxLoadedAttempts].
 	Attempts []Attempt
 }
 
@@ -83,7 +94,17 @@ type Lease struct {
 
 // Progress is what [OutboxCursorStore.Save] writes.
 type Progress struct {
+	// Cursor is where everything at or before it is settled.
 	Cursor Cursor
+	// CaughtUp are subscriptions that were behind and have come to Cursor. They
+	// are behind from there, or not any more once it is the dispatcher's.
+	CaughtUp []Subscription
+	// Counts are the numbers of settled events, stamped in each bucket, that
+	// are now known. They replace those saved before.
+	Counts []Bucket
+	// Settled are deliveries that had failed before. Their failures are
+	// forgotten.
+	Settled []Marker
 }
 
 // Failure is one failed try of a handler on an event.
@@ -95,6 +116,9 @@ type Failure struct {
 	Error string
 	// RetryAfter is how long to wait before the next try; at least 0.
 	RetryAfter time.Duration
+	// Counted says that this failure has been counted already, so that only
+	// Error and RetryAfter are new.
+	Counted bool
 }
 
 // Attempt is what is known of a handler's failures on an event.
@@ -116,13 +140,14 @@ type CursorAdmin interface {
 
 	// Rewind moves a dispatcher's cursor, in either direction, and raises the
 	// token, so that what its holder still writes is refused. Events that are
-	// delivered again take no effect where their markers still exist. A bad
+	// delivered again take no effect where their markers still exist.
+	// Subscriptions that start after the position start there from now on. A bad
 	// position is [ErrInvalid].
 	// It returns [ErrNotFound] for a dispatcher that does not exist.
 	Rewind(ctx context.Context, dispatcher string, to Cursor) error
 
-	// Forget deletes a dispatcher's cursor and failures; its dead letters
-	// stay. What nobody else reads is then no longer owed to anybody. It
+	// Forget deletes a dispatcher's cursor, failures, counts and subscriptions;
+	// its dead letters stay. What nobody else reads is then no longer owed to anybody. It
 	// returns [ErrNotFound] for a dispatcher that does not exist.
 	Forget(ctx context.Context, dispatcher string) error
 }

@@ -23,6 +23,9 @@ type IdempotencyStore interface {
 	//   - A marker that cannot be written, for whatever reason, is an error and
 	//     never false: the event would be lost.
 	//   - On a rollback the markers are gone.
+	//   - Where ctx has a deadline and the database can, the server ends the
+	//     transaction by itself if it stands idle past it, so that a process
+	//     that is paused does not keep others waiting.
 	Record(ctx context.Context, markers ...Marker) ([]bool, error)
 
 	// Applied reports for each of the markers whether it has been committed.

@@ -112,6 +112,17 @@ func (w WindowRead) Edge() Cursor {
 // since the Unix epoch.
 const BucketWidth = 10 * time.Second
 
+// BucketStart returns the beginning of the bucket in which t lies; the zero time
+// for one before the Unix epoch.
+func BucketStart(t time.Time) time.Time {
+	width := BucketWidth.Microseconds()
+	micros := t.UnixMicro()
+	if micros < 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros / width * width).UTC()
+}
+
 // Bucket is a number of records stamped in one interval of [BucketWidth].
 type Bucket struct {
 	Start time.Time

@@ -25,3 +25,12 @@ type Transactor interface {
 	// One transaction must not be used by several goroutines at once.
 	Atomically(ctx context.Context, fn func(ctx context.Context) error) error
 }
+
+// FaultJudge is what a [Transactor] may implement, too, to tell errors that are
+// not the fault of what was tried.
+type FaultJudge interface {
+	// IsTransient reports whether the same function may succeed if it is run
+	// again: a lost connection, a deadlock, a serialization failure, a lock
+	// timeout, a busy database.
+	IsTransient(err error) bool
+}

@@ -1,0 +1,75 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Subscription is a handler's subscription to a type of event. Handler names
+// are global to the outbox, since they are the name of the marker: one pair
+// belongs to one dispatcher.
+type Subscription struct {
+	EventType string
+	Handler   string
+}
+
+// SubscriptionState is what is remembered of a subscription.
+type SubscriptionState struct {
+	Subscription
+	// Dispatcher is the one that it belongs to.
+	Dispatcher string
+	// Start is where the subscription begins: nothing at or before it is
+	// delivered to the handler.
+	Start Cursor
+	// Behind is where the handler has been left behind: the dispatcher's cursor
+	// may have passed events after it that the handler has not been applied to.
+	// Nil: the handler has come as far as the cursor.
+	Behind *Cursor
+}
+
+// SubscriptionStore remembers which handlers a dispatcher has, and how far each
+// of them has come.
+//
+// In a rolling deploy one replica holds the lease while another one already has
+// a handler that the holder does not know, and the holder's cursor runs past
+// that handler's events. So each replica registers what it has, and whoever
+// takes the lease learns what it has to read again, for which of its handlers.
+//
+// Its methods work outside of any transaction that ctx carries.
+type SubscriptionStore interface {
+	// Register adds subscriptions of an existing dispatcher. A new one starts,
+	// and is behind, at the dispatcher's cursor. One that exists is served from
+	// now on. It returns [ErrNotFound] without the dispatcher, and [ErrInvalid],
+	// with nothing written, for a bad name, or one that belongs to another
+	// dispatcher.
+	Register(ctx context.Context, dispatcher string, subscriptions ...Subscription) error
+
+	// Serve says which of the dispatcher's subscriptions the lease's owner
+	// serves, and returns their states, in the order of the arguments. All
+	// others are behind from the cursor on, unless they are behind already. It
+	// returns [ErrNotFound] for one that is not registered with the dispatcher.
+	Serve(ctx context.Context, lease Lease, subscriptions ...Subscription) ([]SubscriptionState, error)
+
+	// Prune forgets what is of no more use: subscriptions of the dispatcher
+	// that nobody has registered or served for the duration, which it returns,
+	// and counts and failures of events that lie behind the cursor by more than
+	// twice [AuditWindow].
+	Prune(ctx context.Context, lease Lease, unserved time.Duration) ([]Subscription, error)
+
+	// ListSubscriptions returns the subscriptions of all dispatchers, by event
+	// type, then handler.
+	ListSubscriptions(ctx context.Context) ([]SubscriptionState, error)
+}
+
+// CheckSubscription returns an [ErrInvalid] error unless the subscription names
+// an event type of 1 to 255 bytes and a handler of 1 to 128.
+func CheckSubscription(s Subscription) error {
+	if problem := CheckText(s.EventType, MaxNameBytes); problem != "" {
+		return fmt.Errorf("%w: subscription of handler %q: event type %s", ErrInvalid, s.Handler, problem)
+	}
+	if problem := CheckText(s.Handler, MaxHandlerBytes); problem != "" {
+		return fmt.Errorf("%w: subscription to %q: handler name %s", ErrInvalid, s.EventType, problem)
+	}
+	return nil
+}
