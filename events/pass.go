@@ -46,6 +46,11 @@ func (d *Dispatcher) runPass(ctx context.Context, limit int) (settled int, err e
 		saveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 		defer cancel()
 		progress := persistence.Progress{Cursor: records[settled-1].Cursor()}
+		for _, a := range state.Attempts {
+			if a.Event.Compare(progress.Cursor) <= 0 {
+				progress.Settled = append(progress.Settled, persistence.Marker{Event: a.Event, Handler: a.Handler})
+			}
+		}
 		if err := d.cursors.Save(saveCtx, state.Lease, progress); err != nil {
 			return settled, errors.Join(append(problems, err)...)
 		}

@@ -12,9 +12,11 @@ import (
 
 // sidecar is what the store remembers for one dispatcher.
 type sidecar struct {
-	lease    persistence.Lease
-	cursor   persistence.Cursor
-	attempts map[markerKey]persistence.Attempt
+	lease       persistence.Lease
+	cursor      persistence.Cursor
+	countedFrom time.Time
+	attempts    map[markerKey]persistence.Attempt
+	counts      map[int64]int64 // by the bucket's beginning, in microseconds
 }
 
 // fenced returns the dispatcher's sidecar if the lease is still good.
@@ -34,6 +36,10 @@ func (s *Store) existing(dispatcher string) (*sidecar, error) {
 	return c, nil
 }
 
+func (c *sidecar) state() persistence.State {
+	return persistence.State{Lease: c.lease, Cursor: c.cursor, CountedFrom: c.countedFrom}
+}
+
 // Create implements [persistence.OutboxCursorStore].
 func (s *Store) Create(ctx context.Context, dispatcher string, start persistence.Cursor) error {
 	if err := persistence.CheckDispatcher(dispatcher, start); err != nil {
@@ -45,9 +51,11 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 	defer s.mu.Unlock()
 	if _, exists := s.sidecars[dispatcher]; !exists {
 		s.sidecars[dispatcher] = &sidecar{
-			lease:    persistence.Lease{Dispatcher: dispatcher},
-			cursor:   start,
-			attempts: map[markerKey]persistence.Attempt{},
+			lease:       persistence.Lease{Dispatcher: dispatcher},
+			cursor:      start,
+			countedFrom: persistence.BucketAfter(start),
+			attempts:    map[markerKey]persistence.Attempt{},
+			counts:      map[int64]int64{},
 		}
 	}
 	return nil
@@ -68,7 +76,9 @@ func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State,
 		return compareMarkers(persistence.Marker{Event: a.Event, Handler: a.Handler}, persistence.Marker{Event: b.Event, Handler: b.Handler})
 	})
 	attempts = attempts[:min(len(attempts), persistence.MaxLoadedAttempts)]
-	return persistence.State{Lease: c.lease, Cursor: c.cursor, Attempts: attempts}, nil
+	state := c.state()
+	state.Attempts = attempts
+	return state, nil
 }
 
 // Acquire implements [persistence.OutboxCursorStore].
@@ -112,47 +122,6 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 	return nil
 }
 
-// Save implements [persistence.OutboxCursorStore].
-func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
-	if err := s.lock(ctx); err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	c, err := s.fenced(lease)
-	if err != nil {
-		return err
-	}
-	if progress.Cursor.Compare(c.cursor) > 0 {
-		c.cursor = progress.Cursor
-	}
-	maps.DeleteFunc(c.attempts, func(_ markerKey, a persistence.Attempt) bool {
-		return a.Event.Compare(progress.Cursor) <= 0
-	})
-	return nil
-}
-
-// RecordFailure implements [persistence.OutboxCursorStore].
-func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
-	if err := s.lock(ctx); err != nil {
-		return persistence.Attempt{}, err
-	}
-	defer s.mu.Unlock()
-	c, err := s.fenced(lease)
-	if err != nil {
-		return persistence.Attempt{}, err
-	}
-	key := keyOf(persistence.Marker{Event: failure.Event, Handler: failure.Handler})
-	attempt := persistence.Attempt{
-		Event:     failure.Event,
-		Handler:   failure.Handler,
-		Attempts:  c.attempts[key].Attempts + 1,
-		LastError: failure.Error,
-		NextTime:  now().Add(failure.RetryAfter),
-	}
-	c.attempts[key] = attempt
-	return attempt, nil
-}
-
 // ListCursors implements [persistence.CursorAdmin].
 func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 	if err := s.lock(ctx); err != nil {
@@ -162,7 +131,7 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 	var states []persistence.State
 	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
 		c := s.sidecars[name]
-		states = append(states, persistence.State{Lease: c.lease, Cursor: c.cursor})
+		states = append(states, c.state())
 	}
 	return states, nil
 }
@@ -181,7 +150,13 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 		return err
 	}
 	c.cursor = to
+	c.countedFrom = persistence.BucketAfter(to)
 	c.lease.Token++
+	for _, sub := range s.subscriptions {
+		if sub.Dispatcher == dispatcher {
+			sub.rewind(to)
+		}
+	}
 	return nil
 }
 
@@ -195,5 +170,6 @@ func (s *Store) Forget(ctx context.Context, dispatcher string) error {
 		return err
 	}
 	delete(s.sidecars, dispatcher)
+	maps.DeleteFunc(s.subscriptions, func(_ persistence.Subscription, sub *subscription) bool { return sub.Dispatcher == dispatcher })
 	return nil
 }

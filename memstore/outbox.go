@@ -109,8 +109,7 @@ func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistenc
 		if !r.CreatedTime.Before(to) {
 			break
 		}
-		width := persistence.BucketWidth.Microseconds()
-		start := time.UnixMicro(r.CreatedTime.UnixMicro() / width * width).UTC()
+		start := persistence.BucketStart(r.CreatedTime)
 		if n := len(buckets); n == 0 || !buckets[n-1].Start.Equal(start) {
 			buckets = append(buckets, persistence.Bucket{Start: start})
 		}

@@ -58,12 +58,25 @@ func (s *Store) settledBefore(before time.Time, options persistence.RetentionOpt
 		return time.Time{}, fmt.Errorf("memstore: %d events are due, and no dispatcher has read them: %w: say NoConsumers if there is none", len(due), persistence.ErrOwed)
 	}
 	var err error
-	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
-		i := s.search(s.sidecars[name].cursor)
+	owed := func(after persistence.Cursor, problem func(event persistence.Cursor) error) {
+		i := s.search(after)
 		if i < len(due) && due[i].CreatedTime.Before(before) {
-			before = due[i].CreatedTime
-			err = fmt.Errorf("memstore: dispatcher %q has not settled event %s: %w", name, due[i].Cursor(), persistence.ErrOwed)
+			before, err = due[i].CreatedTime, problem(due[i].Cursor())
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.sidecars)) {
+		owed(s.sidecars[name].cursor, func(event persistence.Cursor) error {
+			return fmt.Errorf("memstore: dispatcher %q has not settled event %s: %w", name, event, persistence.ErrOwed)
+		})
+	}
+	for _, sub := range s.listSubscriptions() {
+		if sub.Behind == nil {
+			continue
+		}
+		owed(*sub.Behind, func(event persistence.Cursor) error {
+			return fmt.Errorf("memstore: handler %q of event type %q, dispatcher %q, is behind and may not have seen event %s: %w: deploy the handler again, or wait until it is forgotten",
+				sub.Handler, sub.EventType, sub.Dispatcher, event, persistence.ErrOwed)
+		})
 	}
 	return before, err
 }

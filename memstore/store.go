@@ -18,6 +18,7 @@ var (
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
 	_ persistence.OutboxRetention   = (*Store)(nil)
+	_ persistence.FaultJudge        = (*Store)(nil)
 )
 
 // ErrDeadlock ends a transaction that would wait for one that waits for it.
@@ -29,13 +30,14 @@ type Store struct {
 	maxPayload int
 	invalid    error
 
-	mu        sync.Mutex
-	freed     chan struct{}        // closed, and made anew, when rows are unlocked
-	rows      []persistence.Record // committed, in the order of their stamps
-	lastStamp int64                // of the last committed row, in microseconds
-	sidecars  map[string]*sidecar  // by dispatcher
-	markers   *Table[markerKey, struct{}]
-	letters   *Table[markerKey, persistence.DeadLetter]
+	mu            sync.Mutex
+	freed         chan struct{}        // closed, and made anew, when rows are unlocked
+	rows          []persistence.Record // committed, in the order of their stamps
+	lastStamp     int64                // of the last committed row, in microseconds
+	sidecars      map[string]*sidecar  // by dispatcher
+	subscriptions map[persistence.Subscription]*subscription
+	markers       *Table[markerKey, struct{}]
+	letters       *Table[markerKey, persistence.DeadLetter]
 }
 
 // Option configures a [Store].
@@ -55,7 +57,12 @@ func WithMaxPayload(bytes int) Option {
 
 // New returns an empty store.
 func New(opts ...Option) *Store {
-	s := &Store{maxPayload: persistence.DefaultMaxPayload, freed: make(chan struct{}), sidecars: map[string]*sidecar{}}
+	s := &Store{
+		maxPayload:    persistence.DefaultMaxPayload,
+		freed:         make(chan struct{}),
+		sidecars:      map[string]*sidecar{},
+		subscriptions: map[persistence.Subscription]*subscription{},
+	}
 	s.markers = NewTable[markerKey, struct{}](s)
 	s.letters = NewTable[markerKey, persistence.DeadLetter](s)
 	for i, opt := range opts {
@@ -72,6 +79,9 @@ func New(opts ...Option) *Store {
 func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
 	return persistence.Atomically(ctx, s, s.begin, fn)
 }
+
+// IsTransient implements [persistence.FaultJudge].
+func (s *Store) IsTransient(err error) bool { return errors.Is(err, ErrDeadlock) }
 
 // Abort ends the transaction that ctx carries, as a server does with the
 // victim of a deadlock: what it wrote is gone, and Atomically returns an error

@@ -26,7 +26,9 @@ var cursorRules = []rule{
 		require.NoError(s, s.Cursors.Create(s.ctx, "d", at(5, "x")))
 		state, err := s.Cursors.Load(s.ctx, "d")
 		require.NoError(s, err)
-		require.Equal(s, persistence.State{Lease: persistence.Lease{Dispatcher: "d"}, Cursor: at(5, "x")}, state)
+		require.Equal(s, persistence.State{
+			Lease: persistence.Lease{Dispatcher: "d"}, Cursor: at(5, "x"), CountedFrom: persistence.BucketAfter(at(5, "x")),
+		}, state)
 		require.NoError(s, s.Cursors.Create(s.ctx, "d", at(9, "y")))
 		require.Equal(s, at(5, "x"), s.load("d").Cursor)
 		require.True(s, s.load("other").Cursor.IsZero())
@@ -56,7 +58,7 @@ var cursorRules = []rule{
 		require.Equal(s, []string{"A", "a"}, []string{states[0].Lease.Dispatcher, states[1].Lease.Dispatcher})
 		require.Equal(s, at(2, "x"), states[0].Cursor)
 	}},
-	{"failures are counted, and forgotten when the cursor has passed", func(s *suite) {
+	{"failures are counted, and forgotten when their deliveries are settled", func(s *suite) {
 		lease := s.load("d").Lease
 		fail := func(event persistence.Cursor, handler string) persistence.Attempt {
 			attempt, err := s.Cursors.RecordFailure(s.ctx, lease, persistence.Failure{
@@ -78,9 +80,14 @@ var cursorRules = []rule{
 		require.Len(s, s.load("d").Attempts, 3)
 		require.Empty(s, s.load("other").Attempts)
 		s.save(lease, at(2, "a"))
-		left := s.load("d").Attempts
-		require.Len(s, left, 1)
-		require.Equal(s, at(3, "a"), left[0].Event)
+		require.Len(s, s.load("d").Attempts, 3, "a cursor that passes does not say that all is settled")
+		settled := []persistence.Marker{{Event: at(2, "a"), Handler: "h"}, {Event: at(3, "a"), Handler: "h"}, {Event: at(4, "a"), Handler: "h"}}
+		for range 2 { // to save the same twice is to save it once
+			require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: at(2, "a"), Settled: settled}))
+			left := s.load("d").Attempts
+			require.Len(s, left, 1)
+			require.Equal(s, "H", left[0].Handler)
+		}
 	}},
 	{"a long error is kept whole", func(s *suite) {
 		text := strings.Repeat("é", persistence.MaxErrorBytes/2)

@@ -123,6 +123,20 @@ func BucketStart(t time.Time) time.Time {
 	return time.UnixMicro(micros / width * width).UTC()
 }
 
+// BucketAfter returns the beginning of the first bucket in which no record lies
+// at or before the position; the zero time for a position before the Unix epoch.
+func BucketAfter(position Cursor) time.Time {
+	after := position.CreatedTime
+	if position.ID != "" {
+		after = after.Add(time.Microsecond)
+	}
+	start := BucketStart(after.Add(BucketWidth - time.Microsecond))
+	if start.Year() > 9999 { // no database need keep it
+		return BucketStart(position.CreatedTime)
+	}
+	return start
+}
+
 // Bucket is a number of records stamped in one interval of [BucketWidth].
 type Bucket struct {
 	Start time.Time

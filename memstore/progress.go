@@ -1,0 +1,82 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Save implements [persistence.OutboxCursorStore].
+func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return err
+	}
+	if progress.Cursor.Compare(c.cursor) > 0 {
+		c.cursor = progress.Cursor
+	}
+	for _, key := range progress.CaughtUp {
+		if sub, ok := s.subscriptions[key]; ok && sub.Dispatcher == lease.Dispatcher {
+			sub.catchUp(progress.Cursor, c.cursor)
+		}
+	}
+	for _, bucket := range progress.Counts {
+		c.counts[bucket.Start.UnixMicro()] = bucket.Rows
+	}
+	for _, m := range progress.Settled {
+		delete(c.attempts, keyOf(m))
+	}
+	return nil
+}
+
+// Counts implements [persistence.OutboxCursorStore].
+func (s *Store) Counts(ctx context.Context, dispatcher string, from, to time.Time) ([]persistence.Bucket, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	c, ok := s.sidecars[dispatcher]
+	if !ok {
+		return nil, nil
+	}
+	var buckets []persistence.Bucket
+	for _, micros := range slices.Sorted(maps.Keys(c.counts)) {
+		start := time.UnixMicro(micros).UTC()
+		if !start.Before(from) && start.Before(to) {
+			buckets = append(buckets, persistence.Bucket{Start: start, Rows: c.counts[micros]})
+		}
+	}
+	return buckets, nil
+}
+
+// RecordFailure implements [persistence.OutboxCursorStore].
+func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
+	if err := s.lock(ctx); err != nil {
+		return persistence.Attempt{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return persistence.Attempt{}, err
+	}
+	key := keyOf(persistence.Marker{Event: failure.Event, Handler: failure.Handler})
+	attempt := persistence.Attempt{
+		Event:     failure.Event,
+		Handler:   failure.Handler,
+		Attempts:  c.attempts[key].Attempts,
+		LastError: failure.Error,
+		NextTime:  now().Add(failure.RetryAfter),
+	}
+	if !failure.Counted {
+		attempt.Attempts++
+	}
+	c.attempts[key] = attempt
+	return attempt, nil
+}

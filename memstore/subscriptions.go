@@ -1,0 +1,170 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// subscription is what the store remembers of one.
+type subscription struct {
+	persistence.SubscriptionState
+	servedTime time.Time
+}
+
+// leaveBehind is called when the dispatcher is at the position, and may go on
+// without the handler.
+func (s *subscription) leaveBehind(at persistence.Cursor) {
+	if s.Behind == nil {
+		s.Behind = &at
+	}
+}
+
+// catchUp is called when the handler has come to a position, and the dispatcher
+// to another.
+func (s *subscription) catchUp(to, dispatcher persistence.Cursor) {
+	switch {
+	case s.Behind == nil:
+	case to.Compare(dispatcher) >= 0:
+		s.Behind = nil
+	case to.Compare(*s.Behind) > 0:
+		s.Behind = &to
+	}
+}
+
+// rewind is called when the dispatcher is put to a position.
+func (s *subscription) rewind(to persistence.Cursor) {
+	if s.Start.Compare(to) > 0 {
+		s.Start = to
+	}
+	if s.Behind != nil && s.Behind.Compare(to) >= 0 {
+		s.Behind = nil
+	}
+}
+
+// state returns a copy that the caller may keep.
+func (s *subscription) state() persistence.SubscriptionState {
+	state := s.SubscriptionState
+	if state.Behind != nil {
+		behind := *state.Behind
+		state.Behind = &behind
+	}
+	return state
+}
+
+// Register implements [persistence.SubscriptionStore].
+func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions ...persistence.Subscription) error {
+	var problems []error
+	for _, key := range subscriptions {
+		problems = append(problems, persistence.CheckSubscription(key))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	c, err := s.existing(dispatcher)
+	if err != nil {
+		return err
+	}
+	for _, key := range subscriptions {
+		if sub, exists := s.subscriptions[key]; exists && sub.Dispatcher != dispatcher {
+			return fmt.Errorf("memstore: dispatcher %q: %w: handler %q of event type %q belongs to dispatcher %q: give the handler another name, or forget that dispatcher",
+				dispatcher, persistence.ErrInvalid, key.Handler, key.EventType, sub.Dispatcher)
+		}
+	}
+	for _, key := range subscriptions {
+		sub, exists := s.subscriptions[key]
+		if !exists {
+			sub = &subscription{SubscriptionState: persistence.SubscriptionState{Subscription: key, Dispatcher: dispatcher, Start: c.cursor}}
+			sub.leaveBehind(c.cursor)
+			s.subscriptions[key] = sub
+		}
+		sub.servedTime = now()
+	}
+	return nil
+}
+
+// Serve implements [persistence.SubscriptionStore].
+func (s *Store) Serve(ctx context.Context, lease persistence.Lease, subscriptions ...persistence.Subscription) ([]persistence.SubscriptionState, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]persistence.SubscriptionState, len(subscriptions))
+	for i, key := range subscriptions {
+		sub, ok := s.subscriptions[key]
+		if !ok || sub.Dispatcher != lease.Dispatcher {
+			return nil, fmt.Errorf("memstore: dispatcher %q: handler %q of event type %q: %w", lease.Dispatcher, key.Handler, key.EventType, persistence.ErrNotFound)
+		}
+		states[i] = sub.state()
+	}
+	for key, sub := range s.subscriptions {
+		switch {
+		case sub.Dispatcher != lease.Dispatcher:
+		case slices.Contains(subscriptions, key):
+			sub.servedTime = now()
+		default:
+			sub.leaveBehind(c.cursor)
+		}
+	}
+	return states, nil
+}
+
+// Prune implements [persistence.SubscriptionStore].
+func (s *Store) Prune(ctx context.Context, lease persistence.Lease, unserved time.Duration) ([]persistence.Subscription, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.fenced(lease)
+	if err != nil {
+		return nil, err
+	}
+	var pruned []persistence.Subscription
+	for key, sub := range s.subscriptions {
+		if sub.Dispatcher == lease.Dispatcher && now().Sub(sub.servedTime) >= unserved {
+			pruned = append(pruned, key)
+			delete(s.subscriptions, key)
+		}
+	}
+	old := c.cursor.CreatedTime.Add(-2 * persistence.AuditWindow)
+	maps.DeleteFunc(c.counts, func(micros, _ int64) bool { return micros < old.UnixMicro() })
+	maps.DeleteFunc(c.attempts, func(_ markerKey, a persistence.Attempt) bool { return a.Event.CreatedTime.Before(old) })
+	slices.SortFunc(pruned, compareSubscriptions)
+	return pruned, nil
+}
+
+// ListSubscriptions implements [persistence.SubscriptionStore].
+func (s *Store) ListSubscriptions(ctx context.Context) ([]persistence.SubscriptionState, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return s.listSubscriptions(), nil
+}
+
+func (s *Store) listSubscriptions() []persistence.SubscriptionState {
+	var states []persistence.SubscriptionState
+	for _, key := range slices.SortedFunc(maps.Keys(s.subscriptions), compareSubscriptions) {
+		states = append(states, s.subscriptions[key].state())
+	}
+	return states
+}
+
+func compareSubscriptions(a, b persistence.Subscription) int {
+	return cmp.Or(strings.Compare(a.EventType, b.EventType), strings.Compare(a.Handler, b.Handler))
+}
