@@ -5,55 +5,97 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
 
-// deliver runs the handlers of one event. It reports whether the event is
-// settled: applied, or a dead letter, for each of them. A failing handler does
-// not stop the others.
-func (d *Dispatcher) deliver(ctx context.Context, lease persistence.Lease, r persistence.Record, applied map[persistence.Marker]bool) (settled bool, err error) {
-	settled = true
-	var problems []error
-	for _, s := range d.subscriptions(r.EventType) {
-		if applied[s.marker(r)] {
-			continue
+// delivery is what one handler still has to be applied to.
+type delivery struct {
+	subscription
+	marker    persistence.Marker
+	failures  int       // that are recorded
+	lastError string    // of the last of them
+	faults    int       // in a row, that were not the event's and are not recorded
+	due       time.Time // before it is not tried again
+	counted   bool      // the try that runs is among the failures already
+	exhausted bool      // what is left to do is the dead letter
+}
+
+// deliver tries the handlers of an event that are not settled. A failing one
+// does not stop the others. Unless all are settled it returns when to try again.
+func (t *term) deliver(e *entry) (settled bool, again time.Time) {
+	left := e.pending[:0]
+	for _, dl := range e.pending {
+		if t.patient && time.Now().Before(dl.due) || !t.try(e.record, dl, e.careful) {
+			left = append(left, dl)
+			if again.IsZero() || dl.due.Before(again) {
+				again = dl.due
+			}
 		}
-		entered, err := d.apply(ctx, r, s)
-		if err == nil {
-			continue
-		}
-		ok := false
-		if entered && ctx.Err() == nil {
-			ok, err = d.fail(ctx, lease, r, s, err)
-		} else {
-			// Not the event's fault: the dispatcher is being stopped, or the
-			// transaction did not get as far as the handler.
-			err = fmt.Errorf("event %s, handler %q: %w", r.ID, s.name, err)
-		}
-		settled = settled && ok
-		problems = append(problems, err)
 	}
-	return settled, errors.Join(problems...)
+	e.pending = left
+	if !t.patient {
+		again = time.Time{} // one try a pass
+	}
+	if len(left) > 0 {
+		return false, again
+	}
+	if e.found != nil {
+		t.tally.settle(e.found)
+	}
+	return true, again
+}
+
+// try applies a handler, and reports whether that settled its delivery.
+func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
+	if t.stopping() {
+		return false
+	}
+	if dl.exhausted || careful && dl.failures >= t.d.maxAttempts {
+		return t.giveUp(r, dl, errors.New(dl.lastError))
+	}
+	if careful && !dl.counted {
+		// The process may end in the handler, and nobody would know why.
+		if err := t.record(dl, errProcessEnded, 0); err != nil {
+			return t.postpone(r, dl, fmt.Errorf("the try could not be counted: %w", err))
+		}
+		dl.counted = true
+	}
+	entered, err := t.apply(r, dl)
+	if err == nil {
+		t.forget(dl)
+		return true
+	}
+	return t.fail(r, dl, entered, err)
 }
 
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
-func (d *Dispatcher) apply(ctx context.Context, r persistence.Record, s subscription) (entered bool, err error) {
+func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(t.ctx, t.d.handlerTimeout, errHandlerTimeout)
+	defer cancel()
 	err = protect(func() error {
-		return d.tx.Atomically(ctx, func(ctx context.Context) error {
-			recorded, err := d.idempotency.Record(ctx, s.marker(r))
+		return t.d.tx.Atomically(ctx, func(ctx context.Context) error {
+			recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 			if err != nil || !recorded[0] {
 				return err
 			}
 			entered = true
-			return s.handler(WithAccountID(ctx, r.AccountID), eventOf(r))
+			return dl.handler(WithAccountID(ctx, r.AccountID), eventOf(r))
 		})
 	})
+	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) {
+		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, t.d.handlerTimeout, err)
+	}
 	return entered, err
 }
 
-var errGoexit = errors.New("the handler called runtime.Goexit")
+var (
+	errGoexit         = errors.New("the handler called runtime.Goexit")
+	errHandlerTimeout = errors.New("the handler has timed out")
+	errProcessEnded   = errors.New("the process ended while the handler ran")
+)
 
 // protect runs fn on a goroutine of its own and makes errors of a panic and of
 // runtime.Goexit, which would otherwise end the dispatcher's goroutine.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -17,32 +20,48 @@ import (
 type Handler func(ctx context.Context, evt Event) error
 
 // Dispatcher delivers committed events to handlers. It is safe for concurrent
-// use; passes of one Dispatcher run one after the other.
+// use.
 //
-// Several dispatchers of one name may run at once: each effect still happens
-// exactly once, by the markers.
+// Any number of dispatchers of one name, in as many processes, may run at once:
+// one of them holds the lease and works, the others stand by.
 type Dispatcher struct {
 	store       persistence.OutboxStore
 	cursors     persistence.OutboxCursorStore
 	tx          persistence.Transactor
 	idempotency persistence.IdempotencyStore
 
-	name        string
-	maxAttempts int
-	start       func(context.Context) (persistence.Cursor, error)
-	log         *slog.Logger
+	name           string
+	owner          string
+	lease          time.Duration
+	concurrency    int // 0: what the transactor is good for
+	maxAttempts    int
+	backoff        backoff
+	handlerTimeout time.Duration
+	grace          time.Duration
+	windowEvents   int
+	windowBytes    int
+	forgetAfter    time.Duration
+	start          func(context.Context) (persistence.Cursor, error)
+	log            *slog.Logger
+
+	wake       chan struct{}
+	polling    atomic.Int32
+	lateEvents atomic.Int64
 
 	mu       sync.Mutex
 	handlers map[string][]subscription // by event type
 	invalid  []error
 
-	pass      chan struct{} // held by the pass that runs
-	rereading bool          // guarded by pass: what is read may have been applied
+	pass       chan struct{} // held by the pass, or the Poll, that runs; guards what follows
+	registered registration
+	audited    time.Time
+	pruned     time.Time
 }
 
 type subscription struct {
-	name    string
-	handler Handler
+	eventType string
+	name      string
+	handler   Handler
 }
 
 // marker returns the marker of the handler's delivery of a record.
@@ -56,17 +75,25 @@ func (s subscription) marker(r persistence.Record) persistence.Marker {
 // arguments is returned by RunOnce and Poll, as [persistence.ErrInvalid].
 func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCursorStore, tx persistence.Transactor, idempotency persistence.IdempotencyStore, opts ...Option) *Dispatcher {
 	d := &Dispatcher{
-		store:       store,
-		cursors:     cursors,
-		tx:          tx,
-		idempotency: idempotency,
-		name:        DefaultName,
-		maxAttempts: DefaultMaxAttempts,
-		start:       func(context.Context) (persistence.Cursor, error) { return persistence.Cursor{}, nil },
-		log:         slog.New(slog.DiscardHandler),
-		handlers:    map[string][]subscription{},
-		pass:        make(chan struct{}, 1),
-		rereading:   true,
+		store:          store,
+		cursors:        cursors,
+		tx:             tx,
+		idempotency:    idempotency,
+		name:           DefaultName,
+		owner:          newOwner(),
+		lease:          DefaultLease,
+		maxAttempts:    DefaultMaxAttempts,
+		backoff:        backoff{DefaultFirstBackoff, DefaultMaxBackoff},
+		handlerTimeout: DefaultHandlerTimeout,
+		grace:          DefaultShutdownGrace,
+		windowEvents:   DefaultWindowEvents,
+		windowBytes:    DefaultWindowBytes,
+		forgetAfter:    DefaultSubscriptionExpiry,
+		start:          func(context.Context) (persistence.Cursor, error) { return persistence.Cursor{}, nil },
+		log:            slog.New(slog.DiscardHandler),
+		wake:           make(chan struct{}, 1),
+		handlers:       map[string][]subscription{},
+		pass:           make(chan struct{}, 1),
 	}
 	for _, part := range []struct {
 		name    string
@@ -88,89 +115,72 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 	return d
 }
 
+// newOwner names this dispatcher in the lease, for people to read.
+func newOwner() string {
+	host, err := os.Hostname()
+	if err != nil || len(host) > 150 {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), NewID())
+}
+
+// width returns how many lanes run at once.
+func (d *Dispatcher) width() int {
+	if d.concurrency > 0 {
+		return d.concurrency
+	}
+	if single, ok := d.tx.(persistence.SingleWriter); ok && single.SingleWriter() {
+		return 1
+	}
+	return DefaultConcurrency
+}
+
 // Subscribe registers a handler for a type of event. Subscribe before the first
-// pass: an event that has been read is not read again for a handler that comes
-// later.
+// pass: while Poll runs, it is refused.
+//
+// A handler that is new to the outbox gets the events after the dispatcher's
+// cursor, also when another replica, which does not know the handler yet, is at
+// work and moves the cursor on.
 //
 // The name identifies the handler in markers, so it must stay the same over
-// releases, and is unique per event type; 1 to 128 bytes. An error is
-// [persistence.ErrInvalid]; RunOnce and Poll return it, too.
+// releases. It is global to the outbox: the same event type and name under
+// another dispatcher's name is refused by RunOnce and Poll. It is 1 to 128
+// bytes. An error is [persistence.ErrInvalid]; RunOnce and Poll return it, too.
 func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var problems []error
+	problem := persistence.CheckSubscription(persistence.Subscription{EventType: eventType, Handler: handlerName})
+	problems := []error{problem}
 	refuse := func(format string, args ...any) {
-		problems = append(problems, invalid(format, args...))
-	}
-	if problem := persistence.CheckText(eventType, persistence.MaxNameBytes); problem != "" {
-		refuse("subscription of handler %q: event type %s", handlerName, problem)
-	}
-	if problem := persistence.CheckText(handlerName, persistence.MaxHandlerBytes); problem != "" {
-		refuse("subscription to %q: handler name %s", eventType, problem)
+		problems = append(problems, invalid("subscription to %q: handler %q "+format, append([]any{eventType, handlerName}, args...)...))
 	}
 	if handler == nil {
-		refuse("subscription to %q: handler %q is nil", eventType, handlerName)
+		refuse("is nil")
 	}
-	handlers := d.handlers[eventType]
-	if slices.ContainsFunc(handlers, func(s subscription) bool { return s.name == handlerName }) {
-		refuse("subscription to %q: handler %q is subscribed already", eventType, handlerName)
+	if slices.ContainsFunc(d.handlers[eventType], func(s subscription) bool { return s.name == handlerName }) {
+		refuse("is subscribed already")
 	}
-	if len(problems) > 0 {
-		d.invalid = append(d.invalid, problems...)
-		return errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		d.invalid = append(d.invalid, err)
+		return err
 	}
-	d.handlers[eventType] = append(slices.Clip(handlers), subscription{handlerName, handler})
+	if d.polling.Load() > 0 {
+		return invalid("subscription to %q: handler %q comes too late, Poll is running", eventType, handlerName)
+	}
+	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), subscription{eventType, handlerName, handler})
 	return nil
 }
 
-// subscriptions returns the handlers of an event type. The slice is never
-// changed.
-func (d *Dispatcher) subscriptions(eventType string) []subscription {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.handlers[eventType]
+// Stats are counters of a dispatcher since it was made.
+type Stats struct {
+	// LateEvents is the number of events that an audit has found behind the
+	// cursor. It stays 0 as long as the database's clock is not set back and
+	// nobody stamps rows by himself. They are delivered, but out of order.
+	LateEvents int64
 }
 
-// RunOnce makes one pass: it delivers the next events, at most limit, and
-// returns how many of them it has settled. It stops at the first event that a
-// handler fails on, and at a cancelled ctx; the events before are settled.
-//
-// The error joins what handlers returned and what went wrong beside them:
-//
-//   - [persistence.ErrInvalid], before anything is read, for options,
-//     subscriptions and limits.
-//   - [persistence.ErrInTransaction] if ctx carries a transaction, or is that
-//     of one of its own handlers: handlers have transactions of their own, and
-//     none would see what that one wrote.
-//   - [ErrDeadLettered] for an event that was settled as a dead letter.
-//   - [persistence.ErrLeaseLost] if somebody has taken over, or moved the
-//     cursor; the next pass reads it anew.
-func (d *Dispatcher) RunOnce(ctx context.Context, limit int) (int, error) {
-	if err := errors.Join(d.check(), persistence.CheckLimit(limit)); err != nil {
-		return 0, fmt.Errorf("dispatcher %q: %w", d.name, err)
-	}
-	if persistence.InTransaction(ctx) {
-		return 0, fmt.Errorf("dispatcher %q: %w: call RunOnce after the transaction", d.name, persistence.ErrInTransaction)
-	}
-	if ctx.Value(passing{d}) != nil {
-		return 0, fmt.Errorf("dispatcher %q: %w: RunOnce is called from a handler of its own", d.name, persistence.ErrInTransaction)
-	}
-	select {
-	case d.pass <- struct{}{}:
-		defer func() { <-d.pass }()
-	case <-ctx.Done():
-		return 0, fmt.Errorf("dispatcher %q: %w", d.name, context.Cause(ctx))
-	}
-	settled, err := d.runPass(context.WithValue(ctx, passing{d}, true), limit)
-	if err != nil {
-		return settled, fmt.Errorf("dispatcher %q: %w", d.name, err)
-	}
-	return settled, nil
-}
-
-// passing marks the context of a pass, so that a handler, or a hook of its
-// transaction, does not wait for the pass that waits for it.
-type passing struct{ d *Dispatcher }
+// Stats returns the counters.
+func (d *Dispatcher) Stats() Stats { return Stats{LateEvents: d.lateEvents.Load()} }
 
 // check returns what is wrong with options and subscriptions.
 func (d *Dispatcher) check() error {
@@ -178,3 +188,15 @@ func (d *Dispatcher) check() error {
 	defer d.mu.Unlock()
 	return errors.Join(d.invalid...)
 }
+
+// enter waits until no pass of this dispatcher runs.
+func (d *Dispatcher) enter(ctx context.Context) error {
+	select {
+	case d.pass <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Dispatcher) leave() { <-d.pass }

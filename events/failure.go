@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/onward-go/outbox/persistence"
@@ -15,56 +16,133 @@ import (
 // for a handler: it is settled, and the cursor moves on.
 var ErrDeadLettered = errors.New("dead-lettered")
 
-// fail counts a failure of a handler, and makes the event a dead letter for it
-// when it has failed often enough. It reports whether that settled the event
-// for this handler.
-func (d *Dispatcher) fail(ctx context.Context, lease persistence.Lease, r persistence.Record, s subscription, cause error) (settled bool, err error) {
-	where := fmt.Sprintf("event %s (type %q, aggregate %s/%s), handler %q", r.ID, r.EventType, r.AggregateType, r.AggregateID, s.name)
-	attempt, err := d.cursors.RecordFailure(ctx, lease, persistence.Failure{
-		Event:   r.Cursor(),
-		Handler: s.name,
-		Error:   clean(fmt.Sprint(cause)), // which outlives an Error method that panics
+// Permanent marks a handler's error as one that no further try can mend: the
+// event becomes a dead letter for the handler at once. Nil stays nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type permanent struct{ error }
+
+func (p *permanent) Unwrap() error { return p.error }
+
+// faultsPerAttempt is how many faults in a row that are not the event's count
+// as one attempt, so that nothing is tried for ever.
+const faultsPerAttempt = 10
+
+// fail decides what a failed try means. It reports whether it settled the
+// delivery.
+func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause error) (settled bool) {
+	if t.ctx.Err() != nil { // the dispatcher is being stopped, or has lost its lease
+		return t.postpone(r, dl, cause)
+	}
+	if _, ok := errors.AsType[*permanent](cause); ok && entered {
+		dl.failures++
+		return t.giveUp(r, dl, cause)
+	}
+	if !entered || t.d.isTransient(cause) && !errors.Is(cause, errHandlerTimeout) {
+		if dl.faults++; dl.faults%faultsPerAttempt != 0 {
+			return t.postpone(r, dl, cause)
+		}
+	}
+	if err := t.record(dl, cause, t.d.backoff.after(dl.failures+1)); err != nil {
+		return t.postpone(r, dl, fmt.Errorf("the failure could not be counted: %w: %w", err, cause))
+	}
+	dl.counted = false
+	if dl.failures >= t.d.maxAttempts {
+		return t.giveUp(r, dl, cause)
+	}
+	t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: handler failed", t.d.about(r, dl, cause)...)
+	t.report(fmt.Errorf("%s: attempt %d of %d failed: %w", where(r, dl), dl.failures, t.d.maxAttempts, cause))
+	return false
+}
+
+// record counts a failure, which is tried again after the wait.
+func (t *term) record(dl *delivery, cause error, wait time.Duration) error {
+	attempt, err := t.d.cursors.RecordFailure(t.ctx, t.lease, persistence.Failure{
+		Event:      dl.marker.Event,
+		Handler:    dl.name,
+		Error:      clean(fmt.Sprint(cause)), // which outlives an Error method that panics
+		RetryAfter: wait,
+		Counted:    dl.counted,
 	})
 	if err != nil {
-		return false, fmt.Errorf("%s: the failure could not be counted: %w: %w", where, err, cause)
+		t.check(err)
+		return err
 	}
-	log := d.log.With("dispatcher", d.name, "event_id", r.ID, "event_type", r.EventType,
-		"aggregate_type", r.AggregateType, "aggregate_id", r.AggregateID, "handler", s.name,
-		"attempts", attempt.Attempts, "max_attempts", d.maxAttempts, "error", cause)
-	if attempt.Attempts < d.maxAttempts {
-		log.LogAttrs(ctx, slog.LevelWarn, "outbox: handler failed")
-		return false, fmt.Errorf("%s: attempt %d of %d failed: %w", where, attempt.Attempts, d.maxAttempts, cause)
+	dl.failures, dl.lastError, dl.due = attempt.Attempts, attempt.LastError, time.Now().Add(wait)
+	return nil
+}
+
+// postpone tries a delivery again later, without spending an attempt.
+func (t *term) postpone(r persistence.Record, dl *delivery, cause error) (settled bool) {
+	dl.due = time.Now().Add(t.d.backoff.after(max(1, dl.faults)))
+	if t.ctx.Err() == nil {
+		t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: delivery postponed", t.d.about(r, dl, cause)...)
 	}
-	buried, err := d.bury(ctx, lease, r, s, attempt)
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("%s: it has failed %d times and could not be dead-lettered: %w: %w", where, attempt.Attempts, err, cause)
-	case !buried: // a racing dispatcher has applied it
-		return true, nil
+	t.report(fmt.Errorf("%s: %w", where(r, dl), cause))
+	return false
+}
+
+// giveUp makes the event a dead letter for the handler.
+func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled bool) {
+	dl.lastError = clean(fmt.Sprint(cause))
+	buried, err := t.bury(r, dl)
+	if err != nil {
+		t.check(err)
+		dl.exhausted = true
+		dl.faults++
+		return t.postpone(r, dl, fmt.Errorf("it has failed %d times and could not be dead-lettered: %w: %w", dl.failures, err, cause))
 	}
-	log.LogAttrs(ctx, slog.LevelError, "outbox: event dead-lettered")
-	return true, fmt.Errorf("%s: %w after %d attempts: %w", where, ErrDeadLettered, attempt.Attempts, cause)
+	t.forget(dl)
+	if buried { // otherwise somebody else has applied it
+		t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: event dead-lettered", t.d.about(r, dl, cause)...)
+		t.report(fmt.Errorf("%s: %w after %d attempts: %w", where(r, dl), ErrDeadLettered, dl.failures, cause))
+	}
+	return true
 }
 
 // bury writes the dead letter in one transaction with the marker that settles
 // the event for the handler. It reports false if the marker existed already.
-func (d *Dispatcher) bury(ctx context.Context, lease persistence.Lease, r persistence.Record, s subscription, attempt persistence.Attempt) (buried bool, err error) {
-	err = d.tx.Atomically(ctx, func(ctx context.Context) error {
-		recorded, err := d.idempotency.Record(ctx, s.marker(r))
+func (t *term) bury(r persistence.Record, dl *delivery) (buried bool, err error) {
+	err = t.d.tx.Atomically(t.ctx, func(ctx context.Context) error {
+		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 		if err != nil || !recorded[0] {
 			return err
 		}
 		buried = true
-		return d.cursors.AddDeadLetter(ctx, lease, persistence.DeadLetter{
+		return t.d.cursors.AddDeadLetter(ctx, t.lease, persistence.DeadLetter{
 			Record:     r,
-			Dispatcher: d.name,
-			Handler:    s.name,
-			Attempts:   attempt.Attempts,
-			LastError:  attempt.LastError,
+			Dispatcher: t.d.name,
+			Handler:    dl.name,
+			Attempts:   dl.failures,
+			LastError:  dl.lastError,
 			State:      persistence.DeadLetterDead,
 		})
 	})
 	return buried, err
+}
+
+func where(r persistence.Record, dl *delivery) string {
+	return fmt.Sprintf("event %s (type %q, aggregate %s/%s), handler %q", r.ID, r.EventType, r.AggregateType, r.AggregateID, dl.name)
+}
+
+// about returns the attributes of what is logged about a delivery.
+func (d *Dispatcher) about(r persistence.Record, dl *delivery, cause error) []slog.Attr {
+	return []slog.Attr{
+		slog.String("dispatcher", d.name), slog.String("event_id", r.ID), slog.String("event_type", r.EventType),
+		slog.String("aggregate_type", r.AggregateType), slog.String("aggregate_id", r.AggregateID), slog.String("handler", dl.name),
+		slog.Int("attempts", dl.failures), slog.Int("max_attempts", d.maxAttempts), slog.Any("error", cause),
+	}
+}
+
+// isTransient reports whether an error is not the event's fault.
+func (d *Dispatcher) isTransient(err error) bool {
+	judge, ok := d.tx.(persistence.FaultJudge)
+	return ok && judge.IsTransient(err)
 }
 
 // clean makes an error's text fit for every database: valid UTF-8, no NUL,

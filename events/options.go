@@ -16,6 +16,17 @@ const DefaultName = "default"
 // dead letter.
 const DefaultMaxAttempts = 5
 
+// Other defaults of a dispatcher.
+const (
+	DefaultConcurrency        = 8
+	DefaultLease              = 15 * time.Second
+	DefaultHandlerTimeout     = time.Minute
+	DefaultShutdownGrace      = 10 * time.Second
+	DefaultWindowEvents       = 10_000
+	DefaultWindowBytes        = 64 << 20
+	DefaultSubscriptionExpiry = 7 * 24 * time.Hour
+)
+
 // Option configures a [Dispatcher].
 type Option func(*Dispatcher)
 
@@ -37,6 +48,94 @@ func WithMaxAttempts(n int) Option {
 		d.maxAttempts = n
 		if n < 1 {
 			d.refuse("max attempts is %d, it must be at least 1", n)
+		}
+	}
+}
+
+// WithConcurrency sets how many events are delivered at the same time; at least
+// 1. Those of one aggregate are delivered one after the other all the same. A
+// concurrency of 1 keeps the order of reading over all aggregates, and lets a
+// failing event hold back all later ones.
+//
+// The default is [DefaultConcurrency], or 1 where the database has a single
+// writer. Handlers need as many connections, and the dispatcher two more.
+func WithConcurrency(n int) Option {
+	return func(d *Dispatcher) {
+		d.concurrency = n
+		if n < 1 {
+			d.refuse("concurrency is %d, it must be at least 1", n)
+		}
+	}
+}
+
+// WithLease sets for how long the lease is taken, by the database's clock; at
+// least a millisecond. It is renewed three times as often. That is how long it
+// takes until another replica goes on in the place of one that has died.
+func WithLease(duration time.Duration) Option {
+	return func(d *Dispatcher) {
+		d.lease = duration
+		if duration < time.Millisecond {
+			d.refuse("lease is %s, it must be at least 1ms", duration)
+		}
+	}
+}
+
+// WithBackoff sets how long Poll waits after a first failure, and at most. In
+// between the wait doubles with each failure; up to half of it is random.
+func WithBackoff(first, most time.Duration) Option {
+	return func(d *Dispatcher) {
+		d.backoff = backoff{first, most}
+		if first <= 0 || most < first {
+			d.refuse("back-off from %s to %s, it must be greater than 0 and rise", first, most)
+		}
+	}
+}
+
+// WithHandlerTimeout sets how long a handler may take, its transaction with it;
+// greater than 0. Then its context is cancelled, and it has failed. A handler
+// that does not heed its context keeps its aggregate's events waiting.
+func WithHandlerTimeout(timeout time.Duration) Option {
+	return func(d *Dispatcher) {
+		d.handlerTimeout = timeout
+		if timeout <= 0 {
+			d.refuse("handler timeout is %s, it must be greater than 0", timeout)
+		}
+	}
+}
+
+// WithShutdownGrace sets how long handlers that run may go on when Poll is
+// stopped; 0 or more.
+func WithShutdownGrace(grace time.Duration) Option {
+	return func(d *Dispatcher) {
+		d.grace = grace
+		if grace < 0 {
+			d.refuse("shutdown grace is %s, it must not be negative", grace)
+		}
+	}
+}
+
+// WithWindow bounds what lies between the cursor and the last event that has
+// been read: in events, and in bytes of payload that is not delivered yet; both
+// at least 1. Within it events are delivered while others are in back-off, or
+// while a producer that has published keeps its transaction open. When it is
+// full, reading waits for the cursor.
+func WithWindow(events, bytes int) Option {
+	return func(d *Dispatcher) {
+		d.windowEvents, d.windowBytes = events, bytes
+		if events < 1 || bytes < 1 {
+			d.refuse("window is %d events and %d bytes, both must be at least 1", events, bytes)
+		}
+	}
+}
+
+// WithSubscriptionExpiry sets after how long a handler that no replica has any
+// more is forgotten; greater than 0. Until then its events are kept for it, and
+// hold retention back.
+func WithSubscriptionExpiry(expiry time.Duration) Option {
+	return func(d *Dispatcher) {
+		d.forgetAfter = expiry
+		if expiry <= 0 {
+			d.refuse("subscription expiry is %s, it must be greater than 0", expiry)
 		}
 	}
 }

@@ -5,45 +5,156 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Poll makes passes of up to batch events until ctx is cancelled, and then
-// returns nil. A full batch is followed by the next pass at once, anything
-// else after the interval. It blocks; the caller owns the goroutine.
+// Poll delivers events until ctx is cancelled, and then returns nil. It blocks;
+// the caller owns the goroutine.
 //
-// OnError, if it is not nil, is called with the error of each pass that had
-// one, on Poll's goroutine; see [Dispatcher.RunOnce] for what they are. Poll
-// itself returns an error, [persistence.ErrInvalid], only for options,
-// subscriptions and arguments that are wrong.
+// It holds the lease as long as it can. While another dispatcher of the name has
+// it, Poll stands by, and takes over when the lease is released or expires. It
+// looks for new events at least once in an interval, sooner when there were some
+// a moment ago, and at once after [Dispatcher.Wake]; it reads batch events at a
+// time, without a pause as long as there are more. A failing event is tried
+// again after a back-off ([WithBackoff]), which delays nothing but the later
+// events of its aggregate.
+//
+// When ctx is cancelled, no handler is started any more. Those that run have a
+// grace period to come to an end ([WithShutdownGrace]); then their contexts are
+// cancelled, and Poll waits for them to return. It saves the cursor and releases
+// the lease.
+//
+// OnError, if it is not nil, is called with what goes wrong, on Poll's
+// goroutine; see [Dispatcher.RunOnce] for what errors there are. Poll itself
+// returns an error, [persistence.ErrInvalid], only for options, subscriptions
+// and arguments that are wrong.
 func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int, onError func(error)) error {
 	err := errors.Join(d.check(), persistence.CheckLimit(batch))
 	if interval <= 0 {
 		err = errors.Join(err, fmt.Errorf("%w: poll interval is %s, it must be greater than 0", persistence.ErrInvalid, interval))
 	}
+	if persistence.InTransaction(ctx) || ctx.Value(passing{d}) != nil {
+		err = errors.Join(err, fmt.Errorf("%w: call Poll outside of it", persistence.ErrInTransaction))
+	}
 	if err != nil {
 		return fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
+	d.polling.Add(1)
+	defer d.polling.Add(-1)
+	if d.enter(ctx) != nil {
+		return nil
+	}
+	defer d.leave()
+	p := poller{interval: interval, batch: batch, onError: onError, d: d}
 	for ctx.Err() == nil {
-		settled, err := d.RunOnce(ctx, batch)
-		if err != nil && ctx.Err() == nil {
-			d.log.LogAttrs(ctx, slog.LevelError, "outbox: pass failed", slog.String("dispatcher", d.name), slog.Any("error", err))
-			if onError != nil {
-				onError(err)
-			}
-		}
-		if err == nil && settled == batch {
-			continue
-		}
-		timer.Reset(interval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if t := p.stand(ctx); t != nil {
+			p.serve(ctx, t)
+			p.tell(ctx, errors.Join(t.close(d.grace), t.lost()))
 		}
 	}
 	return nil
+}
+
+// Wake makes Poll look for events at once. It never blocks, and costs nothing
+// when nobody polls. [WithNotify] calls it after commits of the same process.
+func (d *Dispatcher) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// poller is one call of Poll.
+type poller struct {
+	d        *Dispatcher
+	interval time.Duration
+	batch    int
+	onError  func(error)
+}
+
+// tell passes an error on.
+func (p *poller) tell(ctx context.Context, err error) {
+	if err == nil {
+		return
+	}
+	p.d.log.LogAttrs(ctx, slog.LevelError, "outbox: pass failed", slog.String("dispatcher", p.d.name), slog.Any("error", err))
+	p.pass(err)
+}
+
+func (p *poller) pass(err error) {
+	if err != nil && p.onError != nil {
+		p.onError(fmt.Errorf("dispatcher %q: %w", p.d.name, err))
+	}
+}
+
+// stand tries to take the lease, and waits an interval if it cannot.
+func (p *poller) stand(ctx context.Context) *term {
+	t, err := p.d.begin(ctx, context.WithoutCancel(ctx), true)
+	if err == nil {
+		return t
+	}
+	if !errors.Is(err, persistence.ErrLeaseHeld) && ctx.Err() == nil {
+		p.tell(ctx, err)
+	}
+	sleep(ctx, ctx, jittered(p.interval))
+	return nil
+}
+
+// serve reads and delivers until ctx or the term ends.
+func (p *poller) serve(ctx context.Context, t *term) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.helpers.Go(func() { t.watch(watching) })
+	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
+	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
+		t.upkeep(ctx)
+		n, more, err := t.cycle(ctx, p.batch)
+		switch {
+		case err != nil:
+			pause, more = p.interval, false
+			if ctx.Err() == nil && t.ctx.Err() == nil {
+				p.tell(ctx, err)
+			}
+		case n > 0:
+			pause = shortest
+		default:
+			pause = min(2*pause, p.interval)
+		}
+		p.wait(ctx, t, pause, more)
+	}
+}
+
+// wait waits for a reason to read again.
+func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bool) {
+	if len(t.window.entries) > 0 || t.dirty() {
+		pause = min(pause, saveEvery) // the cursor is to be moved
+	}
+	timer := time.NewTimer(jittered(pause))
+	defer timer.Stop()
+	for {
+		p.pass(t.reported())
+		if more && t.lanes.load().queued < p.batch && t.room() > 0 || t.waiting()-t.unsaved >= p.batch {
+			return
+		}
+		select {
+		case <-timer.C:
+			return
+		case <-p.d.wake:
+			return
+		case <-t.changed:
+		case <-ctx.Done():
+			return
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// jittered shortens a wait by up to a tenth, so that replicas do not march in
+// step.
+func jittered(wait time.Duration) time.Duration {
+	return wait - rand.N(wait/10+1)
 }

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
@@ -10,12 +11,30 @@ import (
 // Publisher records events in the transaction of the change that caused them.
 // It is safe for concurrent use.
 type Publisher struct {
-	store persistence.OutboxStore
+	store  persistence.OutboxStore
+	notify func()
+}
+
+// PublisherOption configures a [Publisher].
+type PublisherOption func(*Publisher)
+
+// WithNotify has notify called after the commit of each transaction that has
+// published, on the goroutine that commits; with [Dispatcher.Wake] a dispatcher
+// of the same process goes to work at once. It must not block.
+//
+// The commit of a transaction that was begun elsewhere is not seen: call notify
+// yourself after it, or leave it to polling.
+func WithNotify(notify func()) PublisherOption {
+	return func(p *Publisher) { p.notify = notify }
 }
 
 // NewPublisher returns a publisher to the store.
-func NewPublisher(store persistence.OutboxStore) *Publisher {
-	return &Publisher{store: store}
+func NewPublisher(store persistence.OutboxStore, opts ...PublisherOption) *Publisher {
+	p := &Publisher{store: store}
+	for _, opt := range opts {
+		opt(p)
+	}
+	return p
 }
 
 // Publish appends events to the outbox in the transaction that ctx carries:
@@ -46,6 +65,13 @@ func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
 		records[i] = e.record()
 	}
 	if err := p.store.Append(ctx, records...); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	if p.notify == nil || len(evts) == 0 {
+		return nil
+	}
+	err := persistence.AfterCommit(ctx, func(context.Context) { p.notify() })
+	if err != nil && !errors.Is(err, persistence.ErrCommitNotObserved) {
 		return fmt.Errorf("publish: %w", err)
 	}
 	return nil

@@ -34,3 +34,10 @@ type FaultJudge interface {
 	// timeout, a busy database.
 	IsTransient(err error) bool
 }
+
+// SingleWriter is what a [Transactor] may implement, too, to tell that its
+// transactions run one after the other, so that concurrency gains nothing.
+type SingleWriter interface {
+	// SingleWriter reports whether a second transaction waits for the first.
+	SingleWriter() bool
+}

@@ -1,0 +1,206 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// The audit looks behind the cursor for events that should not be there: those
+// of somebody who stamps rows by himself, or of a clock that was set back. Rows
+// are never changed or deleted one by one, so more rows in a bucket than the
+// cursor has passed are events that it has missed. They are read again; markers
+// stop what has been applied.
+const (
+	auditEvery  = time.Minute
+	auditRecent = 10 * time.Minute
+	// auditRows bounds what one statement counts.
+	auditRows = 50_000
+	// auditPage is how many events of a bucket are read again at once.
+	auditPage = 500
+	// clockEvery is how often it looks while the clock is behind the cursor,
+	// and clockSlack how far around the clock: a producer stamps, and commits
+	// later. What commits later still, the next full audit finds.
+	clockEvery = saveEvery
+	clockSlack = 30 * time.Second
+)
+
+// watch audits until ctx ends: a day at first, since others may have been at
+// work, then the last minutes again and again.
+func (t *term) watch(ctx context.Context) {
+	span, next := persistence.AuditWindow, time.Now()
+	for {
+		_, isBehind := t.tally.setBack()
+		wait := time.Until(next)
+		if isBehind {
+			wait = min(wait, clockEvery)
+		}
+		if !t.await(ctx, wait) {
+			return
+		}
+		if !t.level.Load() {
+			continue // what handlers have been left behind by is read again anyway
+		}
+		due := !time.Now().Before(next)
+		err := t.audit(ctx, span, due)
+		if due && err == nil {
+			span, next = auditRecent, time.Now().Add(auditEvery)
+		}
+		if err != nil && ctx.Err() == nil {
+			t.check(err)
+			t.d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: audit failed", slog.String("dispatcher", t.d.name), slog.Any("error", err))
+			if !t.await(ctx, auditEvery/10) {
+				return
+			}
+		}
+	}
+}
+
+// await waits, or until the clock falls behind the cursor, and reports false
+// once the term has ended.
+func (t *term) await(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(max(wait, clockEvery))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.tally.behind:
+	case <-ctx.Done():
+	case <-t.ctx.Done():
+	}
+	return ctx.Err() == nil && t.ctx.Err() == nil
+}
+
+// audit looks through the span before the cursor, if that is due, and through
+// the time around the clock, if that is behind the cursor.
+func (t *term) audit(ctx context.Context, span time.Duration, due bool) error {
+	mark, err := t.d.store.SafeMark(ctx)
+	if err != nil {
+		return err
+	}
+	t.tally.see(mark.Now)
+	lowest, isBehind := t.tally.setBack()
+	_, low := t.tally.position()
+	if !due {
+		if isBehind {
+			return t.sweep(ctx, mark.Now.Add(-clockSlack), mark.Now.Add(clockSlack))
+		}
+		return nil
+	}
+	from := low.CreatedTime.Add(-span)
+	if !lowest.IsZero() && lowest.Add(-clockSlack).Before(from) {
+		from = lowest.Add(-clockSlack)
+	}
+	if err := t.sweep(ctx, from, low.CreatedTime); err != nil {
+		return err
+	}
+	t.tally.caughtUp()
+	return nil
+}
+
+// sweep compares the buckets between two times with what has been counted, as
+// far as the cursor has come. It pauses as long as it works.
+func (t *term) sweep(ctx context.Context, from, to time.Time) error {
+	countedFrom, low := t.tally.position()
+	if low.IsZero() {
+		return nil
+	}
+	if from = persistence.BucketStart(from); from.Before(countedFrom) {
+		from = countedFrom
+	}
+	// The last event itself has been counted, too.
+	if end := low.CreatedTime.Add(time.Microsecond); to.After(low.CreatedTime) || to.Equal(low.CreatedTime) {
+		to = end
+	}
+	if !from.Before(to) {
+		return nil
+	}
+	stored, err := t.d.cursors.Counts(ctx, t.d.name, from, to)
+	if err != nil {
+		return err
+	}
+	for from.Before(to) {
+		began, end, n := time.Now(), to, int64(0)
+		known := map[time.Time]int64{}
+		for len(stored) > 0 && end.Equal(to) {
+			known[stored[0].Start] = stored[0].Rows
+			if n += stored[0].Rows; n >= auditRows {
+				end = stored[0].Start.Add(persistence.BucketWidth)
+			}
+			stored = stored[1:]
+		}
+		if end.After(to) {
+			end = to
+		}
+		if err := t.compare(ctx, from, end, low, known); err != nil {
+			return err
+		}
+		from = end
+		if from.Before(to) && !sleep(ctx, t.ctx, time.Since(began)) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// compare counts the rows between two times.
+func (t *term) compare(ctx context.Context, from, to time.Time, low persistence.Cursor, stored map[time.Time]int64) error {
+	counted, err := t.d.store.CountRows(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	for _, b := range counted {
+		if b.Rows > t.tally.expected(b.Start, stored[b.Start]) {
+			if err := t.reread(ctx, b.Start, low, stored[b.Start]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reread reads a bucket again, up to the cursor, and delivers what it has missed.
+func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cursor, stored int64) error {
+	expected := t.tally.expected(bucket, stored)
+	f := &finding{bucket: bucket}
+	var unapplied []*entry
+	total := int64(0)
+	for after := (persistence.Cursor{CreatedTime: bucket}); ; {
+		records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: auditPage})
+		if err != nil {
+			return err
+		}
+		var page []*entry
+		for _, r := range records {
+			if after = r.Cursor(); after.Compare(low) > 0 || !r.CreatedTime.Before(bucket.Add(persistence.BucketWidth)) {
+				break
+			}
+			total++
+			e := t.entryFor(r, func(*served) bool { return true })
+			e.found = f
+			page = append(page, e)
+		}
+		if err := t.skipApplied(ctx, page); err != nil {
+			return err
+		}
+		for _, e := range page {
+			if len(e.pending) > 0 {
+				unapplied = append(unapplied, e)
+			}
+		}
+		if len(page) < auditPage {
+			break
+		}
+	}
+	if f.missed = total - expected; f.missed <= 0 {
+		return nil // it was stamped like the last event, and has not been passed yet
+	}
+	f.left = len(unapplied)
+	t.d.lateEvents.Add(f.missed)
+	t.d.log.LogAttrs(ctx, slog.LevelError, "outbox: late events found", slog.String("dispatcher", t.d.name),
+		slog.Time("bucket", bucket), slog.Int64("events", f.missed), slog.Int("delivered", f.left))
+	t.tally.find(f, stored)
+	t.lanes.add(unapplied...)
+	return nil
+}

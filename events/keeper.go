@@ -1,0 +1,59 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// keep renews the lease, well before it expires, until ctx ends or the lease is
+// lost. While the database cannot be reached it tries again until the lease must
+// have expired.
+func (t *term) keep(ctx context.Context) {
+	d := t.d
+	every := d.lease / 3
+	expires := t.began.Add(d.lease)
+	for wait := every; ; {
+		if !sleep(ctx, t.ctx, wait) {
+			return
+		}
+		asked := time.Now()
+		lease, err := t.renew(ctx, every)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && lease.Token == t.lease.Token:
+			expires, wait = asked.Add(d.lease), every
+		case err == nil, errors.Is(err, persistence.ErrLeaseHeld), errors.Is(err, persistence.ErrNotFound):
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: somebody else has taken it, or moved the cursor", d.name, t.lease.Token, persistence.ErrLeaseLost))
+			return
+		case time.Now().After(expires):
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: it could not be renewed for %s: %w", d.name, t.lease.Token, persistence.ErrLeaseLost, d.lease, err))
+			return
+		default:
+			wait = every / 4
+		}
+	}
+}
+
+func (t *term) renew(ctx context.Context, patience time.Duration) (persistence.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return t.d.cursors.Acquire(ctx, t.d.name, t.d.owner, t.d.lease)
+}
+
+// sleep waits, and reports false if a context has ended meanwhile.
+func sleep(ctx, other context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-other.Done():
+	}
+	return false
+}

@@ -1,0 +1,190 @@
+package events
+
+import (
+	"sync"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// lanes delivers entries: those of one aggregate one after the other, those of
+// different ones in parallel. It is safe for concurrent use.
+type lanes struct {
+	width int // how many run at once
+	// deliver tries an entry. Unless that settled it, it returns when to try
+	// again; the zero time is never.
+	deliver func(*entry) (settled bool, again time.Time)
+	// changed is told, without waiting, that something has ended.
+	changed chan<- struct{}
+
+	mu       sync.Mutex
+	byKey    map[laneKey]*lane
+	ready    []*lane
+	suspects []*lane // ready, but with a suspect at their head
+	running  int
+	suspect  bool // one runs
+	closed   bool
+	queued   int   // entries of lanes that are not parked
+	bytes    int64 // of all payloads
+	settled  int64 // entries of the window, ever
+}
+
+// laneKey is what order is kept by.
+type laneKey struct{ account, aggregateType, aggregateID string }
+
+type lane struct {
+	key    laneKey
+	queue  []*entry
+	parked bool        // its head has failed
+	timer  *time.Timer // until it is tried again; nil is never
+}
+
+// add queues entries, in the order of the arguments.
+func (l *lanes) add(entries ...*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range entries {
+		l.bytes += int64(len(e.record.Payload))
+		key := l.keyOf(e.record)
+		ln := l.byKey[key]
+		if ln == nil {
+			ln = &lane{key: key}
+			l.byKey[key] = ln
+		}
+		ln.queue = append(ln.queue, e)
+		if !ln.parked {
+			l.queued++
+		}
+		if len(ln.queue) == 1 {
+			l.enqueue(ln)
+		}
+	}
+	l.schedule()
+}
+
+// keyOf puts everything into one lane where one runs at a time, which keeps the
+// order of reading, and stops at the failing event.
+func (l *lanes) keyOf(r persistence.Record) laneKey {
+	if l.width == 1 {
+		return laneKey{}
+	}
+	return laneKey{r.AccountID, r.AggregateType, r.AggregateID}
+}
+
+func (l *lanes) enqueue(ln *lane) {
+	if ln.queue[0].suspect {
+		l.suspects = append(l.suspects, ln)
+	} else {
+		l.ready = append(l.ready, ln)
+	}
+}
+
+// schedule starts what can run. The caller holds the mutex.
+func (l *lanes) schedule() {
+	for !l.closed && l.running < l.width {
+		switch {
+		case len(l.suspects) > 0 && !l.suspect:
+			l.suspect = true
+			l.start(&l.suspects)
+		case len(l.ready) > 0:
+			l.start(&l.ready)
+		default:
+			return
+		}
+	}
+}
+
+func (l *lanes) start(from *[]*lane) {
+	ln := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
+	l.running++
+	head := ln.queue[0]
+	go func() {
+		settled, again := l.deliver(head)
+		l.finish(ln, settled, again)
+	}()
+}
+
+func (l *lanes) finish(ln *lane, settled bool, again time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	head := ln.queue[0]
+	if head.suspect {
+		l.suspect = false
+	}
+	switch {
+	case settled:
+		l.settle(ln)
+	case l.closed:
+	default:
+		l.queued -= len(ln.queue)
+		ln.parked = true
+		if !again.IsZero() {
+			ln.timer = time.AfterFunc(time.Until(again), func() { l.unpark(ln) })
+		}
+	}
+	l.schedule()
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// settle takes the head of a lane, which is done.
+func (l *lanes) settle(ln *lane) {
+	head := ln.queue[0]
+	l.bytes -= int64(len(head.record.Payload))
+	l.queued--
+	if head.found == nil {
+		l.settled++
+	}
+	head.record.Payload = nil // it may wait for the mark for long
+	head.settled.Store(true)
+	ln.queue[0] = nil
+	ln.queue = ln.queue[1:]
+	if len(ln.queue) == 0 {
+		delete(l.byKey, ln.key)
+		return
+	}
+	l.enqueue(ln)
+}
+
+func (l *lanes) unpark(ln *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	ln.parked, ln.timer = false, nil
+	l.queued += len(ln.queue)
+	l.enqueue(ln)
+	l.schedule()
+}
+
+// close starts nothing any more. What runs goes on.
+func (l *lanes) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, ln := range l.byKey {
+		if ln.timer != nil {
+			ln.timer.Stop()
+		}
+	}
+}
+
+// load is what the lanes have before them.
+type load struct {
+	running int
+	queued  int // entries that are not settled and not parked
+	bytes   int64
+	settled int64
+}
+
+func (l *lanes) load() load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return load{l.running, l.queued, l.bytes, l.settled}
+}

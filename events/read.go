@@ -1,0 +1,224 @@
+package events
+
+import (
+	"context"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// saveEvery is how long settled events wait for the cursor to be saved, unless
+// a batch of them is there before. What a crash makes the next holder read again
+// is stopped by markers.
+const saveEvery = 200 * time.Millisecond
+
+// cycle reads what has become visible, and hands it to the lanes; now and then
+// it asks for the safe mark before, and saves the cursor after. It returns how
+// many events were read, and whether there are more.
+func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err error) {
+	var mark persistence.SafeMark
+	due := t.due(batch)
+	if due {
+		if mark, err = t.d.store.SafeMark(ctx); err != nil {
+			return 0, false, err
+		}
+		t.marked, t.unsaved = time.Now(), t.waiting()
+		t.tally.see(mark.Now)
+	}
+	n, more, err = t.read(ctx, min(batch, t.room()))
+	if err != nil || !due {
+		return n, more, err
+	}
+	t.mark = mark.Time // what lies before it has been read now
+	t.advance()
+	return n, more, t.save(ctx)
+}
+
+// due reports whether it is time to move the cursor.
+func (t *term) due(batch int) bool {
+	waiting := t.waiting()
+	return waiting-t.unsaved >= batch || time.Since(t.marked) >= saveEvery && (waiting > 0 || t.dirty())
+}
+
+// waiting returns the number of settled events in the window.
+func (t *term) waiting() int {
+	return int(t.lanes.load().settled + t.instant - t.passed)
+}
+
+// room returns how many events the window still takes.
+func (t *term) room() int {
+	if t.lanes.load().bytes >= int64(t.d.windowBytes) {
+		return 0
+	}
+	return max(0, t.d.windowEvents-len(t.window.entries))
+}
+
+// read fetches what is visible and not known yet: what is late, all of it, and
+// up to limit events after the frontier.
+//
+// It is one statement, so one snapshot: whoever sees an aggregate's later event
+// sees its earlier ones, too. That is what keeps their order.
+func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err error) {
+	frontier := t.window.frontier
+	maxBytes := max(1, int(int64(t.d.windowBytes)-t.lanes.load().bytes))
+	records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
+		After:    t.window.low,
+		Frontier: frontier,
+		Known:    t.window.known,
+		Limit:    max(1, limit),
+		MaxBytes: maxBytes,
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	size := 0
+	entries := make([]*entry, 0, len(records))
+	for _, r := range records {
+		if r.Cursor().Compare(frontier) > 0 {
+			if limit == 0 { // the statement wants at least one
+				break
+			}
+			fresh++
+			size += len(r.Payload)
+		}
+		entries = append(entries, t.entry(r))
+	}
+	if err := t.skipApplied(ctx, entries); err != nil {
+		return 0, false, err
+	}
+	for _, e := range entries {
+		t.window.add(e)
+	}
+	t.enqueue(entries)
+	return fresh, fresh == limit || size >= maxBytes, nil
+}
+
+// enqueue hands entries to the lanes, but for those with nothing to do.
+func (t *term) enqueue(entries []*entry) {
+	busy := entries[:0]
+	for _, e := range entries {
+		if len(e.pending) > 0 {
+			if t.careful > 0 {
+				t.careful--
+				e.careful = true
+			}
+			busy = append(busy, e)
+			continue
+		}
+		e.record.Payload = nil
+		e.settled.Store(true)
+		t.instant++
+	}
+	t.lanes.add(busy...)
+}
+
+// entry returns an event of the window, with what is to be delivered: to all of
+// the type's handlers, or, behind the cursor, to those that were left behind.
+func (t *term) entry(r persistence.Record) *entry {
+	c := r.Cursor()
+	return t.entryFor(r, func(s *served) bool {
+		behind := s.state.Behind
+		return c.Compare(t.resumed) > 0 || behind != nil && c.Compare(*behind) > 0
+	})
+}
+
+// entryFor returns an entry for the handlers that are to get it. Nobody gets
+// events from before its subscription.
+func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
+	e := &entry{record: r}
+	c := r.Cursor()
+	for _, s := range t.handlers[r.EventType] {
+		if c.Compare(s.state.Start) <= 0 || !wants(s) {
+			continue
+		}
+		dl := &delivery{subscription: s.subscription, marker: s.marker(r)}
+		if a, ok := t.attempts[keyOf(dl.marker)]; ok {
+			dl.failures, dl.lastError = a.Attempts, a.LastError
+			dl.due = t.began.Add(a.NextTime.Sub(t.clock))
+			e.suspect = e.suspect || t.lease.Unclean
+		}
+		e.pending = append(e.pending, dl)
+	}
+	return e
+}
+
+// skipApplied drops the deliveries whose markers exist, by one query for all. It
+// asks only for events that a former holder may have delivered. A marker that it
+// does not know of still stops the handler.
+func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
+	var markers []persistence.Marker
+	for _, e := range entries {
+		if t.mayBeApplied(e) {
+			for _, dl := range e.pending {
+				markers = append(markers, dl.marker)
+			}
+		}
+	}
+	if len(markers) == 0 {
+		return nil
+	}
+	applied, err := t.d.idempotency.Applied(ctx, markers...)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !t.mayBeApplied(e) {
+			continue
+		}
+		left := e.pending[:0]
+		for i, dl := range e.pending {
+			if applied[i] {
+				t.forget(dl)
+			} else {
+				left = append(left, dl)
+			}
+		}
+		applied = applied[len(e.pending):]
+		e.pending = left
+	}
+	return nil
+}
+
+func (t *term) mayBeApplied(e *entry) bool {
+	return e.found != nil || !e.record.CreatedTime.After(t.clock)
+}
+
+// advance moves the cursor over what is settled.
+func (t *term) advance() {
+	passed := t.window.advance(t.mark)
+	t.passed += int64(len(passed))
+	t.tally.pass(passed, t.resumed)
+}
+
+// dirty reports whether there is something to save beside the cursor.
+func (t *term) dirty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.settled) > 0 || t.tally.dirty()
+}
+
+// save writes how far everything has come.
+func (t *term) save(ctx context.Context) error {
+	t.mu.Lock()
+	settled := t.settled
+	t.mu.Unlock()
+	low, counts := t.window.low, t.tally.changes()
+	if len(settled) == 0 && len(counts) == 0 && low == t.saved {
+		return nil
+	}
+	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: low, CaughtUp: t.behind, Counts: counts, Settled: settled})
+	if err != nil {
+		t.check(err)
+		return err
+	}
+	t.saved = low
+	if low.Compare(t.resumed) >= 0 {
+		t.behind = nil
+		t.level.Store(true)
+	}
+	t.tally.saved(counts)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settled = t.settled[len(settled):]
+	return nil
+}

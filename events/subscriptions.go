@@ -1,0 +1,98 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// upkeepEvery is how often a replica says that its handlers are there, and what
+// is of no more use is forgotten.
+const upkeepEvery = time.Hour
+
+// registration is when a dispatcher has registered its subscriptions.
+type registration struct {
+	at    time.Time
+	count int
+}
+
+// subscriptions returns all of them, by event type, then in the order in which
+// they were made.
+func (d *Dispatcher) subscriptions() []subscription {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []subscription
+	for _, eventType := range slices.Sorted(maps.Keys(d.handlers)) {
+		all = append(all, d.handlers[eventType]...)
+	}
+	return all
+}
+
+func keysOf(subscriptions []subscription) []persistence.Subscription {
+	keys := make([]persistence.Subscription, len(subscriptions))
+	for i, s := range subscriptions {
+		keys[i] = persistence.Subscription{EventType: s.eventType, Handler: s.name}
+	}
+	return keys
+}
+
+// register tells which handlers are here, whoever holds the lease, and creates
+// the dispatcher if it does not exist, or has been forgotten.
+func (d *Dispatcher) register(ctx context.Context) error {
+	keys := keysOf(d.subscriptions())
+	if d.registered.count == len(keys) && !d.registered.at.IsZero() && time.Since(d.registered.at) < upkeepEvery {
+		return nil
+	}
+	err := d.cursors.Register(ctx, d.name, keys...)
+	if errors.Is(err, persistence.ErrNotFound) {
+		start, startErr := d.start(ctx)
+		if startErr != nil {
+			return fmt.Errorf("where to start: %w", startErr)
+		}
+		if err = d.cursors.Create(ctx, d.name, start); err == nil {
+			err = d.cursors.Register(ctx, d.name, keys...)
+		}
+	}
+	if err == nil {
+		d.registered = registration{time.Now(), len(keys)}
+	}
+	return err
+}
+
+// unregister has the subscriptions registered again if an error says that
+// somebody has forgotten them.
+func (d *Dispatcher) unregister(err error) error {
+	if errors.Is(err, persistence.ErrNotFound) {
+		d.registered = registration{}
+	}
+	return err
+}
+
+// upkeep says, now and then, that the handlers are there, and forgets what is of
+// no more use. It can wait, so its errors show in the log only.
+func (t *term) upkeep(ctx context.Context) {
+	d := t.d
+	if time.Since(d.pruned) < upkeepEvery {
+		return
+	}
+	d.pruned = time.Now()
+	_, err := d.cursors.Serve(ctx, t.lease, keysOf(d.subscriptions())...)
+	var forgotten []persistence.Subscription
+	if err == nil {
+		forgotten, err = d.cursors.Prune(ctx, t.lease, d.forgetAfter)
+	}
+	for _, s := range forgotten {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: subscription forgotten", slog.String("dispatcher", d.name),
+			slog.String("event_type", s.EventType), slog.String("handler", s.Handler), slog.Duration("unserved", d.forgetAfter))
+	}
+	if err != nil && ctx.Err() == nil {
+		t.check(err)
+		d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: upkeep failed", slog.String("dispatcher", d.name), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,249 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// term is one tenure of the lease: what the dispatcher knows from the moment it
+// takes the lease until it gives it up or loses it.
+//
+// Its goroutine reads, moves the cursor and saves it; lanes deliver; a keeper
+// renews the lease; an auditor looks behind the cursor.
+type term struct {
+	d       *Dispatcher
+	lease   persistence.Lease
+	patient bool // waits for back-offs, and tries again
+
+	// ctx is that of handlers and of what is written for them. It ends when the
+	// lease is lost, or the dispatcher does not wait for handlers any longer.
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	closing atomic.Bool
+	helpers sync.WaitGroup // keeper and audit
+	quit    context.CancelFunc
+
+	handlers map[string][]*served // by event type
+	behind   []persistence.Subscription
+	resumed  persistence.Cursor // the cursor that was found
+	began    time.Time
+	clock    time.Time // the database's, when it began
+	attempts map[markerKey]persistence.Attempt
+	careful  int // so many more events may be what ended the former process
+
+	lanes   *lanes
+	changed chan struct{} // something has ended in a lane
+	window  window
+	saved   persistence.Cursor // window.low, when it was last saved
+	level   atomic.Bool        // no handler is behind the cursor
+	mark    time.Time          // everything before it that can be read has been
+	marked  time.Time          // when it was asked for
+	unsaved int                // settled entries in the window, when it was asked for
+	instant int64              // entries that were settled when they were read
+	passed  int64              // entries that the cursor has passed
+	tally   *tally
+
+	mu       sync.Mutex
+	problems []error
+	settled  []persistence.Marker // deliveries that had failed before
+}
+
+// served is a handler and where it begins.
+type served struct {
+	subscription
+	state persistence.SubscriptionState
+}
+
+// begin takes the lease. Handlers get a context that ends with base.
+func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, error) {
+	began := time.Now()
+	lease, err := d.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &term{d: d, lease: lease, patient: patient, began: began, changed: make(chan struct{}, 1)}
+	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(base, passing{d}, true))
+	t.lanes = &lanes{width: d.width(), deliver: t.deliver, changed: t.changed, byKey: map[laneKey]*lane{}}
+	if err := t.resume(ctx); err != nil {
+		err = errors.Join(d.unregister(err), t.release(ctx))
+		t.cancel(errStopped)
+		return nil, err
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: lease acquired", slog.String("dispatcher", d.name), slog.String("owner", d.owner),
+		slog.Int64("token", lease.Token), slog.Bool("unclean", lease.Unclean), slog.String("cursor", t.resumed.String()))
+	var helpers context.Context
+	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
+	t.helpers.Go(func() { t.keep(helpers) })
+	return t, nil
+}
+
+// acquire registers the handlers and takes the lease. A dispatcher that somebody
+// has forgotten is made anew.
+func (d *Dispatcher) acquire(ctx context.Context) (persistence.Lease, error) {
+	for again := false; ; again = true {
+		if err := d.register(ctx); err != nil {
+			return persistence.Lease{}, err
+		}
+		lease, err := d.cursors.Acquire(ctx, d.name, d.owner, d.lease)
+		if !errors.Is(err, persistence.ErrNotFound) || again {
+			return lease, err
+		}
+		d.registered = registration{}
+	}
+}
+
+// resume loads what is known, and finds where to read on.
+func (t *term) resume(ctx context.Context) error {
+	d := t.d
+	state, err := d.cursors.Load(ctx, d.name)
+	if err != nil {
+		return err
+	}
+	subscriptions := d.subscriptions()
+	states, err := d.cursors.Serve(ctx, t.lease, keysOf(subscriptions)...)
+	if err != nil {
+		return err
+	}
+	t.resumed, t.window.low = state.Cursor, state.Cursor
+	t.handlers = map[string][]*served{}
+	for i, s := range subscriptions {
+		t.handlers[s.eventType] = append(t.handlers[s.eventType], &served{s, states[i]})
+		behind := states[i].Behind
+		if behind == nil {
+			continue
+		}
+		t.behind = append(t.behind, states[i].Subscription)
+		if behind.Compare(t.window.low) < 0 {
+			t.window.low = *behind
+		}
+	}
+	t.window.frontier, t.saved = t.window.low, t.window.low
+	if len(t.behind) > 0 && t.window.low == t.resumed { // they are new
+		if err := d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: t.resumed, CaughtUp: t.behind}); err != nil {
+			return err
+		}
+		t.behind = nil
+	}
+	t.level.Store(len(t.behind) == 0)
+	t.attempts = map[markerKey]persistence.Attempt{}
+	for _, a := range state.Attempts {
+		t.attempts[keyOf(persistence.Marker{Event: a.Event, Handler: a.Handler})] = a
+	}
+	if t.lease.Unclean {
+		t.careful = d.windowEvents
+	}
+	if t.tally, err = newTally(ctx, d, state); err != nil {
+		return err
+	}
+	mark, err := d.store.SafeMark(ctx)
+	t.mark, t.clock, t.marked = mark.Time, mark.Now, time.Now()
+	return err
+}
+
+var errStopped = errors.New("the dispatcher has stopped")
+
+// stopping reports whether no handler may be started any more.
+func (t *term) stopping() bool { return t.closing.Load() || t.ctx.Err() != nil }
+
+// lose ends the term, since somebody else has the lease, or may have.
+func (t *term) lose(cause error) {
+	if t.ctx.Err() == nil {
+		t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: lease lost", slog.String("dispatcher", t.d.name), slog.Any("error", cause))
+	}
+	t.cancel(cause)
+}
+
+// check ends the term if an error of the sidecar says that the lease is lost.
+func (t *term) check(err error) {
+	if errors.Is(err, persistence.ErrLeaseLost) {
+		t.lose(err)
+	}
+}
+
+// lost returns why the lease is lost, or nil.
+func (t *term) lost() error {
+	if cause := context.Cause(t.ctx); errors.Is(cause, persistence.ErrLeaseLost) {
+		return cause
+	}
+	return nil
+}
+
+// report keeps an error for whoever runs the dispatcher. That of a handler that
+// was stopped together with the dispatcher is of no interest to Poll.
+func (t *term) report(err error) {
+	if err == nil || t.patient && t.ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.problems = append(t.problems, err)
+}
+
+// reported returns what has been reported since it was last asked.
+func (t *term) reported() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := errors.Join(t.problems...)
+	t.problems = nil
+	return err
+}
+
+// forget has the failures of a settled delivery forgotten with the next save.
+func (t *term) forget(dl *delivery) {
+	if dl.failures == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settled = append(t.settled, dl.marker)
+}
+
+// close ends the term. Handlers that run have the grace to come to an end; then
+// their contexts are cancelled.
+func (t *term) close(grace time.Duration) error {
+	t.closing.Store(true)
+	t.lanes.close()
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	for t.lanes.load().running > 0 {
+		select {
+		case <-t.changed:
+		case <-patience.C:
+			t.cancel(errStopped)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), closeTimeout)
+	defer cancel()
+	var err error
+	if t.lost() == nil {
+		t.advance()
+		err = t.save(ctx)
+	}
+	t.quit()
+	t.helpers.Wait()
+	if t.lost() == nil {
+		err = errors.Join(err, t.release(ctx))
+	}
+	t.cancel(errStopped)
+	return err
+}
+
+// closeTimeout bounds what is written when the dispatcher stops.
+const closeTimeout = 5 * time.Second
+
+func (t *term) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := t.d.cursors.Release(ctx, t.lease); err != nil {
+		return fmt.Errorf("the lease could not be released, it will expire: %w", err)
+	}
+	t.d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: lease released", slog.String("dispatcher", t.d.name), slog.Int64("token", t.lease.Token))
+	return nil
+}

@@ -1,0 +1,89 @@
+package events
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// entry is an event that has been read and is not behind the cursor yet.
+type entry struct {
+	record persistence.Record
+	// pending are the deliveries that are not settled. They belong to the lane
+	// that runs the entry.
+	pending []*delivery
+	settled atomic.Bool
+	// careful: the process may not outlive the handler, so that each try is
+	// counted before it.
+	careful bool
+	// suspect: a process has ended while the handler ran, or it has failed
+	// before. One suspect runs at a time, so that nobody is blamed for another.
+	suspect bool
+	// found is set on entries that an audit has found behind the cursor.
+	found *finding
+}
+
+func (e *entry) position() persistence.Cursor { return e.record.Cursor() }
+
+// window holds what lies between the low-water mark and the frontier. It belongs
+// to one goroutine.
+//
+// The durable cursor follows low, which never passes an event that is not
+// settled, nor the safe mark, before which no event can appear any more. So
+// delivery waits for neither: only the cursor does.
+type window struct {
+	low      persistence.Cursor // everything at or before it is settled
+	frontier persistence.Cursor // the last event that has been read
+	entries  []*entry           // after low, in order
+}
+
+// known reports whether the window holds the event.
+func (w *window) known(c persistence.Cursor) bool {
+	_, found := w.search(c)
+	return found
+}
+
+func (w *window) search(c persistence.Cursor) (int, bool) {
+	return slices.BinarySearchFunc(w.entries, c, func(e *entry, c persistence.Cursor) int { return e.position().Compare(c) })
+}
+
+// add puts an entry in its place. Most are new, at the end; late ones have been
+// committed after others with a later stamp were read.
+func (w *window) add(e *entry) {
+	c := e.position()
+	if c.Compare(w.frontier) > 0 {
+		w.frontier = c
+		w.entries = append(w.entries, e)
+		return
+	}
+	i, _ := w.search(c)
+	w.entries = slices.Insert(w.entries, i, e)
+}
+
+// advance moves low over the entries that are settled and lie before the mark,
+// and returns them.
+func (w *window) advance(mark time.Time) []*entry {
+	n := 0
+	for n < len(w.entries) && w.entries[n].settled.Load() && w.entries[n].record.CreatedTime.Before(mark) {
+		n++
+	}
+	passed := slices.Clone(w.entries[:n])
+	if n > 0 {
+		w.low = passed[n-1].position()
+		w.entries = slices.Delete(w.entries, 0, n)
+	}
+	return passed
+}
+
+// markerKey is a marker in a form that is safe to compare: two equal time.Time
+// values may differ in their location.
+type markerKey struct {
+	micros      int64
+	id, handler string
+}
+
+func keyOf(m persistence.Marker) markerKey {
+	return markerKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
+}
