@@ -170,7 +170,11 @@ func (o *openTransaction) finish(rollback error) {
 }
 
 func (s *suite) dispatcher(opts ...events.Option) *events.Dispatcher {
-	return events.NewDispatcher(s.Outbox, s.Cursors, s.Transactor, s.Idempotency, opts...)
+	return s.dispatcherWith(s.Idempotency, opts...)
+}
+
+func (s *suite) dispatcherWith(idempotency persistence.IdempotencyStore, opts ...events.Option) *events.Dispatcher {
+	return events.NewDispatcher(s.Outbox, s.Cursors, s.Transactor, idempotency, opts...)
 }
 
 func (s *suite) load(dispatcher string) persistence.State {
