@@ -22,9 +22,11 @@ const (
 	auditPage = 500
 	// clockEvery is how often it looks while the clock is behind the cursor,
 	// and clockSlack how far around the clock: a producer stamps, and commits
-	// later. What commits later still, the next full audit finds.
+	// later. The full audit looks further, since it takes a while until the
+	// clock is seen to be behind.
 	clockEvery = saveEvery
 	clockSlack = 30 * time.Second
+	clockReach = 5 * time.Minute
 )
 
 // watch audits until ctx ends: a day at first, since others may have been at
@@ -89,8 +91,8 @@ func (t *term) audit(ctx context.Context, span time.Duration, due bool) error {
 		return nil
 	}
 	from := low.CreatedTime.Add(-span)
-	if !lowest.IsZero() && lowest.Add(-clockSlack).Before(from) {
-		from = lowest.Add(-clockSlack)
+	if !lowest.IsZero() && lowest.Add(-clockReach).Before(from) {
+		from = lowest.Add(-clockReach)
 	}
 	if err := t.sweep(ctx, from, low.CreatedTime); err != nil {
 		return err

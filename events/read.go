@@ -125,8 +125,8 @@ func (t *term) entry(r persistence.Record) *entry {
 // entryFor returns an entry for the handlers that are to get it. Nobody gets
 // events from before its subscription.
 func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
-	e := &entry{record: r}
 	c := r.Cursor()
+	e := &entry{at: c, record: r}
 	for _, s := range t.handlers[r.EventType] {
 		if c.Compare(s.state.Start) <= 0 || !wants(s) {
 			continue
@@ -180,7 +180,7 @@ func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
 }
 
 func (t *term) mayBeApplied(e *entry) bool {
-	return e.found != nil || !e.record.CreatedTime.After(t.clock)
+	return e.found != nil || !e.at.CreatedTime.After(t.clock)
 }
 
 // advance moves the cursor over what is settled.

@@ -41,7 +41,7 @@ func (t *tally) pass(passed []*entry, resumed persistence.Cursor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range passed {
-		if c := e.position(); c.Compare(resumed) > 0 {
+		if c := e.at; c.Compare(resumed) > 0 {
 			t.low = c
 			t.count(persistence.BucketStart(c.CreatedTime), 1)
 		}
@@ -149,12 +149,16 @@ func (t *tally) saved(changes []persistence.Bucket) {
 func (t *tally) see(clock time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.isBehind
 	t.isBehind = clock.Before(t.low.CreatedTime)
 	if !t.isBehind {
 		return
 	}
 	if t.lowest.IsZero() || clock.Before(t.lowest) {
 		t.lowest = clock
+	}
+	if before {
+		return
 	}
 	select {
 	case t.behind <- struct{}{}:

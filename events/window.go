@@ -10,9 +10,10 @@ import (
 
 // entry is an event that has been read and is not behind the cursor yet.
 type entry struct {
-	record persistence.Record
-	// pending are the deliveries that are not settled. They belong to the lane
-	// that runs the entry.
+	at persistence.Cursor
+	// record and pending, the deliveries that are not settled, belong to the
+	// lane that runs the entry.
+	record  persistence.Record
 	pending []*delivery
 	settled atomic.Bool
 	// careful: the process may not outlive the handler, so that each try is
@@ -24,8 +25,6 @@ type entry struct {
 	// found is set on entries that an audit has found behind the cursor.
 	found *finding
 }
-
-func (e *entry) position() persistence.Cursor { return e.record.Cursor() }
 
 // window holds what lies between the low-water mark and the frontier. It belongs
 // to one goroutine.
@@ -46,13 +45,13 @@ func (w *window) known(c persistence.Cursor) bool {
 }
 
 func (w *window) search(c persistence.Cursor) (int, bool) {
-	return slices.BinarySearchFunc(w.entries, c, func(e *entry, c persistence.Cursor) int { return e.position().Compare(c) })
+	return slices.BinarySearchFunc(w.entries, c, func(e *entry, c persistence.Cursor) int { return e.at.Compare(c) })
 }
 
 // add puts an entry in its place. Most are new, at the end; late ones have been
 // committed after others with a later stamp were read.
 func (w *window) add(e *entry) {
-	c := e.position()
+	c := e.at
 	if c.Compare(w.frontier) > 0 {
 		w.frontier = c
 		w.entries = append(w.entries, e)
@@ -66,12 +65,12 @@ func (w *window) add(e *entry) {
 // and returns them.
 func (w *window) advance(mark time.Time) []*entry {
 	n := 0
-	for n < len(w.entries) && w.entries[n].settled.Load() && w.entries[n].record.CreatedTime.Before(mark) {
+	for n < len(w.entries) && w.entries[n].settled.Load() && w.entries[n].at.CreatedTime.Before(mark) {
 		n++
 	}
 	passed := slices.Clone(w.entries[:n])
 	if n > 0 {
-		w.low = passed[n-1].position()
+		w.low = passed[n-1].at
 		w.entries = slices.Delete(w.entries, 0, n)
 	}
 	return passed

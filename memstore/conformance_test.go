@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 				value, _ := state.Get(ctx, key)
 				return value, nil
 			},
+			Insert:         store.Insert,
 			EndTransaction: func(ctx context.Context) error { return store.Abort(ctx, memstore.ErrDeadlock) },
 			FailCommit:     func(ctx context.Context) error { return store.FailCommit(ctx, errors.New("disk full")) },
 		}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sort"
 	"time"
 
@@ -48,6 +49,24 @@ func (s *Store) publish(records []persistence.Record) {
 		r.CreatedTime = time.UnixMicro(s.lastStamp).UTC()
 		s.rows = append(s.rows, r)
 	}
+}
+
+// Insert commits a record past the library, as somebody with access to a table
+// might: with its CreatedTime, wherever that is, or stamped if it has none. For
+// tests.
+func (s *Store) Insert(ctx context.Context, record persistence.Record) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	record.Payload = bytes.Clone(record.Payload)
+	if record.CreatedTime.IsZero() {
+		s.publish([]persistence.Record{record})
+		return nil
+	}
+	s.lastStamp = max(s.lastStamp, record.CreatedTime.UnixMicro())
+	s.rows = slices.Insert(s.rows, s.search(record.Cursor()), record)
+	return nil
 }
 
 // ReadAfter implements [persistence.OutboxStore].

@@ -1,0 +1,97 @@
+package events_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// countingOutbox counts what a dispatcher asks of the database.
+type countingOutbox struct {
+	persistence.OutboxStore
+	reads, marks atomic.Int64
+}
+
+func (c *countingOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+	c.reads.Add(1)
+	return c.OutboxStore.ReadWindow(ctx, read)
+}
+
+func (c *countingOutbox) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
+	c.marks.Add(1)
+	return c.OutboxStore.SafeMark(ctx)
+}
+
+func TestACommitWakesTheDispatcherOfTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied log
+		d := newDispatcher(t, store, applied.handler(nil))
+		r := pollEvery(t, time.Hour, d, func(err error) { t.Error(err) })
+		publisher := events.NewPublisher(store, events.WithNotify(d.Wake))
+		elapse(5 * time.Hour)
+		require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+			require.NoError(t, publisher.Publish(ctx, event("a")))
+			synctest.Wait()
+			require.Empty(t, applied.all(), "not before the commit")
+			return nil
+		}))
+		start := time.Now()
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, applied.all())
+		require.Zero(t, time.Since(start), "without a wait")
+
+		require.ErrorIs(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+			require.NoError(t, publisher.Publish(ctx, event("b")))
+			return errBroken
+		}), errBroken)
+		d.Wake()
+		d.Wake()
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, applied.all())
+		r.stop()
+	})
+}
+
+func TestAnIdleDispatcherAsksOneThingAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		outbox := &countingOutbox{OutboxStore: store}
+		d := events.NewDispatcher(outbox, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", nothing))
+		publish(t, store, event("a"))
+		r := pollEvery(t, time.Second, d, nil)
+		elapse(time.Minute)
+		reads, marks := outbox.reads.Load(), outbox.marks.Load()
+		elapse(10 * time.Minute)
+		require.Less(t, outbox.reads.Load()-reads, int64(670))
+		require.Greater(t, outbox.reads.Load()-reads, int64(599))
+		require.LessOrEqual(t, outbox.marks.Load()-marks, int64(11), "the mark is the audit's, once a minute")
+		r.stop()
+	})
+}
+
+func TestPollIsSoonerThanItsIntervalWhileThereIsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied log
+		r := pollEvery(t, 10*time.Second, newDispatcher(t, store, applied.handler(nil)), nil)
+		elapse(time.Minute)
+		publish(t, store, event("a"))
+		elapse(10 * time.Second)
+		publish(t, store, event("b"))
+		published := time.Now()
+		elapse(10 * time.Second)
+		require.Equal(t, []string{"a", "b"}, applied.all())
+		require.Less(t, applied.when["b"].Sub(published), 10*time.Second)
+		r.stop()
+	})
+}

@@ -1,0 +1,101 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// heldOutbox is an outbox in which a producer has been open since a time.
+type heldOutbox struct {
+	persistence.OutboxStore
+	since atomic.Pointer[time.Time]
+}
+
+func (h *heldOutbox) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
+	mark, err := h.OutboxStore.SafeMark(ctx)
+	if since := h.since.Load(); since != nil {
+		mark.Time = *since
+	}
+	return mark, err
+}
+
+func TestAnOpenProducerHoldsTheCursorAndNobodysEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		outbox := &heldOutbox{OutboxStore: store}
+		var applied log
+		d := events.NewDispatcher(outbox, store, store, store, events.WithWindow(50, 1<<20))
+		require.NoError(t, d.Subscribe("t", "h", applied.handler(nil)))
+		r := poll(t, d, func(err error) { t.Error(err) })
+		publish(t, store, event("before"))
+		elapse(2 * time.Second)
+		now := time.Now()
+		outbox.since.Store(&now)
+		late := now.Add(time.Microsecond).UTC()
+		for i := range 40 {
+			publish(t, store, of(fmt.Sprint(i), fmt.Sprint(i)))
+		}
+		elapse(2 * time.Second)
+		require.Len(t, applied.all(), 41)
+		require.Equal(t, "before", load(t, store).Cursor.ID)
+
+		// The producer commits: its row is behind what has been read.
+		rogue := persistence.Record{ID: "late", EventType: "t", AggregateType: "User", AggregateID: "late", CreatedTime: late}
+		require.NoError(t, store.Insert(t.Context(), rogue))
+		elapse(2 * time.Second)
+		require.Contains(t, applied.all(), "late")
+		require.Equal(t, "before", load(t, store).Cursor.ID)
+
+		// The window is full before the producers are done.
+		for i := range 40 {
+			publish(t, store, of(fmt.Sprint(i), fmt.Sprint("more", i)))
+		}
+		elapse(2 * time.Second)
+		require.Len(t, applied.all(), 51)
+		outbox.since.Store(nil)
+		elapse(2 * time.Second)
+		require.Len(t, applied.all(), 82)
+		require.Equal(t, "more39", load(t, store).Cursor.ID)
+		require.Zero(t, d.Stats().LateEvents)
+		r.stop()
+	})
+}
+
+func TestTheWindowIsBoundedByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied log
+		var broken atomic.Bool
+		broken.Store(true)
+		d := newDispatcher(t, store, applied.handler(func(_ context.Context, evt events.Event) error {
+			if broken.Load() {
+				return errBroken
+			}
+			return nil
+		}), events.WithWindow(1000, 10_000), events.WithMaxAttempts(100), events.WithBackoff(time.Second, time.Second))
+		for i := range 30 {
+			evt := of("a", fmt.Sprint(i))
+			evt.Payload = make([]byte, 1000)
+			publish(t, store, evt)
+		}
+		late := of("b", "other")
+		publish(t, store, late)
+		r := poll(t, d, nil)
+		elapse(10 * time.Second)
+		require.Empty(t, applied.all())
+		broken.Store(false)
+		elapse(10 * time.Second)
+		require.Len(t, applied.all(), 31)
+		r.stop()
+	})
+}
