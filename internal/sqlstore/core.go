@@ -49,6 +49,7 @@ var (
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
 	_ persistence.OutboxRetention   = (*Store)(nil)
+	_ persistence.FaultJudge        = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.

@@ -30,6 +30,9 @@ type Dialect struct {
 	// endsTransaction reports errors that end the whole transaction on this
 	// kind of database; or nil.
 	endsTransaction func(error) bool
+	// isTransient reports errors of the server, or its driver, after which the same
+	// may succeed; those of a lost connection are told without it.
+	isTransient func(error) bool
 	// lostConnection is how the driver's error for one ends, told by its text
 	// to do without an import; or "".
 	lostConnection string
@@ -215,7 +218,12 @@ func sqlState(err error) string {
 // gone reports whether an error says that the transaction, or the connection
 // under it, is no more.
 func (d *Dialect) gone(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
+	return errors.Is(err, sql.ErrTxDone) || d.lost(err)
+}
+
+// lost reports whether an error says that the connection is no more.
+func (d *Dialect) lost(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		err != nil && d.lostConnection != "" && strings.HasSuffix(err.Error(), d.lostConnection)
 }
 

@@ -19,6 +19,7 @@ var MySQL = &Dialect{
 	judge:           judgeMySQL,
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
+	isTransient:     mysqlIsTransient,
 	lostConnection:  "invalid connection",
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,

@@ -58,7 +58,7 @@ INSERT INTO {prefix}outbox_subscriptions (event_type, handler, dispatcher, start
 SELECT k.event_type, k.handler, ?2, ?3, ?4, ?3, ?4, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
   handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
-ON DUPLICATE KEY UPDATE served_time = CASE WHEN dispatcher = ?2 THEN VALUES(served_time) ELSE served_time END`,
+ON DUPLICATE KEY UPDATE served_time = VALUES(served_time)`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, CAST(start_time AS CHAR), start_id, CAST(behind_time AS CHAR), behind_id

@@ -25,7 +25,9 @@ var Postgres = &Dialect{
 		}
 		return false
 	},
-	isLockTimeout: func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
+	isTransient:    postgresIsTransient,
+	lostConnection: "conn closed",
+	isLockTimeout:  func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction

@@ -47,10 +47,10 @@ WHERE dispatcher = $1`,
 	HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
 
 	RegisterSubscriptions: `
-INSERT INTO {schema}"{prefix}outbox_subscriptions" AS s (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+INSERT INTO {schema}"{prefix}outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
 SELECT k.event_type, k.handler, $2::text, $3::timestamptz, $4::text, $3, $4, clock_timestamp()
 FROM json_to_recordset($1::json) AS k(event_type text, handler text)
-ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time WHERE s.dispatcher = excluded.dispatcher`,
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id

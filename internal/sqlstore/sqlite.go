@@ -14,6 +14,7 @@ var SQLite = &Dialect{
 	encodeTime:  func(t time.Time) any { return t.UnixMicro() },
 	newSafeMark: func() markReader { return oneStatementMark },
 	judge:       judgeSQLite,
+	isTransient: sqliteIsTransient,
 	// A deferred transaction that reads first and writes later fails when
 	// somebody else has written in between.
 	Begin:     []string{Rollback, `BEGIN IMMEDIATE`},

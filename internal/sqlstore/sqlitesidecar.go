@@ -50,10 +50,10 @@ WHERE dispatcher = ?1`,
 
 	// WHERE tells the parser that ON is no join.
 	RegisterSubscriptions: `
-INSERT INTO "{prefix}outbox_subscriptions" AS s (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+INSERT INTO "{prefix}outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
 SELECT k.value ->> 'event_type', k.value ->> 'handler', ?2, ?3, ?4, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 FROM json_each(?1) AS k WHERE true
-ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time WHERE s.dispatcher = excluded.dispatcher`,
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id

@@ -29,7 +29,7 @@ func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions .
 		if err == nil {
 			err = s.register(ctx, conn, state, subscriptions)
 		}
-		if err == nil {
+		if err == nil { // now that they are locked
 			err = s.refuseForeign(ctx, conn, dispatcher, subscriptions)
 		}
 		return s.failed(err, "register subscriptions with dispatcher %q", dispatcher)
@@ -37,7 +37,7 @@ func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions .
 }
 
 // register adds subscriptions, and takes note that those which exist are
-// served. Those of other dispatchers stay as they are.
+// served, also those of other dispatchers.
 func (s *Store) register(ctx context.Context, conn Conn, dispatcher persistence.State, subscriptions []persistence.Subscription) error {
 	if len(subscriptions) == 0 {
 		return nil

@@ -99,10 +99,10 @@ DELETE FROM "app_outbox_cursors" WHERE dispatcher = ?1
 SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
 
 -- RegisterSubscriptions
-INSERT INTO "app_outbox_subscriptions" AS s (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+INSERT INTO "app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
 SELECT k.value ->> 'event_type', k.value ->> 'handler', ?2, ?3, ?4, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 FROM json_each(?1) AS k WHERE true
-ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time WHERE s.dispatcher = excluded.dispatcher
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time
 
 -- ListSubscriptions
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id
