@@ -19,6 +19,7 @@ import (
 type Outbox struct {
 	persistence.Transactor
 	persistence.FaultJudge
+	persistence.SingleWriter
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
@@ -35,7 +36,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -74,12 +75,13 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 type GormTransactor struct {
 	persistence.Transactor
 	persistence.FaultJudge
+	persistence.SingleWriter
 }
 
 // NewGormTransactor returns the transactor of a database.
 func NewGormTransactor(db *gorm.DB) *GormTransactor {
 	s := newStore(db, nil)
-	return &GormTransactor{s, s}
+	return &GormTransactor{s, s, s}
 }
 
 // GormOutboxStore is the outbox table.

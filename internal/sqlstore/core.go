@@ -43,6 +43,7 @@ type Store struct {
 
 var (
 	_ persistence.Transactor        = (*Store)(nil)
+	_ persistence.SingleWriter      = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
@@ -82,6 +83,11 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 		return s.cfg.Invalid
 	}
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
+}
+
+// SingleWriter implements persistence.SingleWriter.
+func (s *Store) SingleWriter() bool {
+	return s.cfg.Invalid == nil && (s.cfg.Dialect.OneWriter || s.cfg.OneConnection())
 }
 
 // transaction runs fn in a transaction of its own, whatever ctx carries.
