@@ -149,12 +149,16 @@ func (t *tally) saved(changes []persistence.Bucket) {
 func (t *tally) see(clock time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	wasBehind := t.isBehind
 	t.isBehind = clock.Before(t.low.CreatedTime)
 	if !t.isBehind {
 		return
 	}
 	if t.lowest.IsZero() || clock.Before(t.lowest) {
 		t.lowest = clock
+	}
+	if wasBehind {
+		return // whoever listens has been told
 	}
 	select {
 	case t.behind <- struct{}{}:
