@@ -18,6 +18,7 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
+	persistence.FaultJudge
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
@@ -34,7 +35,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -70,11 +71,15 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 }
 
 // GormTransactor runs functions in GORM transactions.
-type GormTransactor struct{ persistence.Transactor }
+type GormTransactor struct {
+	persistence.Transactor
+	persistence.FaultJudge
+}
 
 // NewGormTransactor returns the transactor of a database.
 func NewGormTransactor(db *gorm.DB) *GormTransactor {
-	return &GormTransactor{newStore(db, nil)}
+	s := newStore(db, nil)
+	return &GormTransactor{s, s}
 }
 
 // GormOutboxStore is the outbox table.

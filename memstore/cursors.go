@@ -154,7 +154,7 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	c.lease.Token++
 	for _, sub := range s.subscriptions {
 		if sub.Dispatcher == dispatcher {
-			sub.rewind(to)
+			sub.Rewind(to)
 		}
 	}
 	return nil

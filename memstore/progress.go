@@ -24,7 +24,7 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 	}
 	for _, key := range progress.CaughtUp {
 		if sub, ok := s.subscriptions[key]; ok && sub.Dispatcher == lease.Dispatcher {
-			sub.catchUp(progress.Cursor, c.cursor)
+			sub.CatchUp(progress.Cursor, c.cursor)
 		}
 	}
 	for _, bucket := range progress.Counts {

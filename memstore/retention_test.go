@@ -76,3 +76,32 @@ func TestRetention(t *testing.T) {
 		require.Equal(t, []string{"now"}, left())
 	})
 }
+
+// Whoever was left behind of an event still has to see it.
+func TestRetentionKeepsWhatAHandlerWasLeftBehindOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		store := memstore.New()
+		require.NoError(t, store.Create(ctx, "billing", persistence.Cursor{}))
+		late := persistence.Subscription{EventType: "t", Handler: "late"}
+		require.NoError(t, store.Register(ctx, "billing", late))
+		require.NoError(t, store.Atomically(ctx, func(ctx context.Context) error {
+			return store.Append(ctx, persistence.Record{ID: "a", EventType: "t", AggregateType: "a", AggregateID: "1"})
+		}))
+		time.Sleep(2 * persistence.AuditWindow)
+		state, err := store.Load(ctx, "billing")
+		require.NoError(t, err)
+		progress := persistence.Progress{Cursor: persistence.Cursor{CreatedTime: time.Now()}}
+		require.NoError(t, store.Save(ctx, state.Lease, progress))
+		_, err = persistence.Retain(ctx, store, 0, persistence.RetentionOptions{})
+		require.ErrorIs(t, err, persistence.ErrOwed)
+		for _, named := range []string{`"billing"`, `"late"`, `"t"`, "deploy"} {
+			require.ErrorContains(t, err, named)
+		}
+		progress.CaughtUp = []persistence.Subscription{late}
+		require.NoError(t, store.Save(ctx, state.Lease, progress))
+		report, err := persistence.Retain(ctx, store, 0, persistence.RetentionOptions{})
+		require.NoError(t, err)
+		require.Len(t, report.Dropped, 1)
+	})
+}

@@ -19,36 +19,6 @@ type subscription struct {
 	servedTime time.Time
 }
 
-// leaveBehind is called when the dispatcher is at the position, and may go on
-// without the handler.
-func (s *subscription) leaveBehind(at persistence.Cursor) {
-	if s.Behind == nil {
-		s.Behind = &at
-	}
-}
-
-// catchUp is called when the handler has come to a position, and the dispatcher
-// to another.
-func (s *subscription) catchUp(to, dispatcher persistence.Cursor) {
-	switch {
-	case s.Behind == nil:
-	case to.Compare(dispatcher) >= 0:
-		s.Behind = nil
-	case to.Compare(*s.Behind) > 0:
-		s.Behind = &to
-	}
-}
-
-// rewind is called when the dispatcher is put to a position.
-func (s *subscription) rewind(to persistence.Cursor) {
-	if s.Start.Compare(to) > 0 {
-		s.Start = to
-	}
-	if s.Behind != nil && s.Behind.Compare(to) >= 0 {
-		s.Behind = nil
-	}
-}
-
 // state returns a copy that the caller may keep.
 func (s *subscription) state() persistence.SubscriptionState {
 	state := s.SubscriptionState
@@ -86,7 +56,7 @@ func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions .
 		sub, exists := s.subscriptions[key]
 		if !exists {
 			sub = &subscription{SubscriptionState: persistence.SubscriptionState{Subscription: key, Dispatcher: dispatcher, Start: c.cursor}}
-			sub.leaveBehind(c.cursor)
+			sub.LeaveBehind(c.cursor)
 			s.subscriptions[key] = sub
 		}
 		sub.servedTime = now()
@@ -118,7 +88,7 @@ func (s *Store) Serve(ctx context.Context, lease persistence.Lease, subscription
 		case slices.Contains(subscriptions, key):
 			sub.servedTime = now()
 		default:
-			sub.leaveBehind(c.cursor)
+			sub.LeaveBehind(c.cursor)
 		}
 	}
 	return states, nil

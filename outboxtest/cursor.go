@@ -78,7 +78,8 @@ var cursorRules = []rule{
 		require.Equal(s, 1, fail(at(2, "a"), "H").Attempts)
 		require.Equal(s, 1, fail(at(3, "a"), "h").Attempts)
 		require.Len(s, s.load("d").Attempts, 3)
-		require.Empty(s, s.load("other").Attempts)
+		_, err = s.Cursors.RecordFailure(s.ctx, s.load("other").Lease, persistence.Failure{Event: at(2, "a"), Handler: "h"})
+		require.NoError(s, err)
 		s.save(lease, at(2, "a"))
 		require.Len(s, s.load("d").Attempts, 3, "a cursor that passes does not say that all is settled")
 		settled := []persistence.Marker{{Event: at(2, "a"), Handler: "h"}, {Event: at(3, "a"), Handler: "h"}, {Event: at(4, "a"), Handler: "h"}}
@@ -87,7 +88,25 @@ var cursorRules = []rule{
 			left := s.load("d").Attempts
 			require.Len(s, left, 1)
 			require.Equal(s, "H", left[0].Handler)
+			require.Len(s, s.load("other").Attempts, 1)
 		}
+	}},
+	{"a failure that is counted already gets another error and time, and no number", func(s *suite) {
+		lease := s.load("d").Lease
+		fail := func(failure persistence.Failure, want int) {
+			s.Helper()
+			failure.Event, failure.Handler = at(2, "a"), "h"
+			attempt, err := s.Cursors.RecordFailure(s.ctx, lease, failure)
+			require.NoError(s, err)
+			require.Equal(s, want, attempt.Attempts)
+			require.Equal(s, failure.Error, attempt.LastError)
+			require.WithinDuration(s, s.now().Add(failure.RetryAfter), attempt.NextTime, time.Minute)
+			require.Equal(s, []persistence.Attempt{attempt}, s.load("d").Attempts)
+		}
+		fail(persistence.Failure{Error: "first", Counted: true}, 0)
+		fail(persistence.Failure{Error: "second", RetryAfter: time.Hour}, 1)
+		fail(persistence.Failure{Error: "third", RetryAfter: 2 * time.Hour, Counted: true}, 1)
+		fail(persistence.Failure{Error: "fourth"}, 2)
 	}},
 	{"a long error is kept whole", func(s *suite) {
 		text := strings.Repeat("é", persistence.MaxErrorBytes/2)
@@ -131,6 +150,67 @@ var cursorRules = []rule{
 		require.Empty(s, s.load("d").Attempts)
 		require.ErrorIs(s, s.Admin.Rewind(s.ctx, "nobody", beginning), persistence.ErrNotFound)
 		require.ErrorIs(s, s.Admin.Forget(s.ctx, "nobody"), persistence.ErrNotFound)
+	}},
+}
+
+// buckets returns consecutive buckets with these numbers.
+func buckets(events ...int64) []persistence.Bucket {
+	all := make([]persistence.Bucket, len(events))
+	for i, n := range events {
+		all[i] = persistence.Bucket{Start: persistence.BucketStart(stamp(0)).Add(time.Duration(i) * persistence.BucketWidth), Rows: n}
+	}
+	return all
+}
+
+// counts returns all counts of a dispatcher.
+func (s *suite) counts(dispatcher string) []persistence.Bucket {
+	s.Helper()
+	all, err := s.Cursors.Counts(s.ctx, dispatcher, time.Time{}, stamp(365*24*time.Hour))
+	require.NoError(s, err)
+	return all
+}
+
+var countRules = []rule{
+	{"settled events are counted from the first whole bucket on", func(s *suite) {
+		start := persistence.BucketStart(stamp(0))
+		require.NoError(s, s.Cursors.Create(s.ctx, "d", persistence.Cursor{CreatedTime: start}))
+		require.Equal(s, start, s.load("d").CountedFrom)
+		s.save(s.load("d").Lease, at(0, "x"))
+		require.Equal(s, start, s.load("d").CountedFrom, "the cursor moves on")
+		require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(1, "x")))
+		require.Equal(s, start.Add(persistence.BucketWidth), s.load("d").CountedFrom)
+		states, err := s.Admin.ListCursors(s.ctx)
+		require.NoError(s, err)
+		require.Equal(s, start.Add(persistence.BucketWidth), states[0].CountedFrom)
+		require.NoError(s, s.Admin.Rewind(s.ctx, "d", beginning))
+		require.True(s, s.load("d").CountedFrom.IsZero())
+	}},
+	{"counts replace those saved before, and others stay", func(s *suite) {
+		lease := s.load("d").Lease
+		all := buckets(3, 0, 1<<40, 5)
+		save := func(counts ...persistence.Bucket) {
+			s.Helper()
+			for range 2 { // to save the same twice is to save it once
+				require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: at(5, "x"), Counts: counts}))
+			}
+		}
+		save(all[2], all[0], all[1])
+		require.Equal(s, all[:3], s.counts("d"))
+		require.Equal(s, at(5, "x"), s.load("d").Cursor)
+		more := buckets(2, 7, 1, 5) // a number may be corrected downwards, too
+		save(all[3], more[0])
+		save(persistence.Bucket{Start: more[0].Start, Rows: 9}, more[0])
+		require.Equal(s, []persistence.Bucket{more[0], all[1], all[2], all[3]}, s.counts("d"))
+
+		got, err := s.Cursors.Counts(s.ctx, "d", all[1].Start, all[3].Start)
+		require.NoError(s, err)
+		require.Equal(s, all[1:3], got, "the end is exclusive")
+		got, err = s.Cursors.Counts(s.ctx, "d", all[0].Start.Add(time.Microsecond), all[1].Start.Add(time.Microsecond))
+		require.NoError(s, err)
+		require.Equal(s, all[1:2], got)
+		s.load("D")
+		require.Empty(s, s.counts("D"))
+		require.Empty(s, s.counts("nobody"))
 	}},
 }
 

@@ -174,7 +174,17 @@ var readRules = []rule{
 				_, err := s.Cursors.RecordFailure(cancelled, lease, persistence.Failure{Event: m.Event, Handler: "h"})
 				return err
 			},
-			"Applied": func() error { _, err := s.Idempotency.Applied(cancelled, m); return err },
+			"Save counts": func() error {
+				return s.Cursors.Save(cancelled, lease, persistence.Progress{Cursor: m.Event, Counts: buckets(1)})
+			},
+			"Counts":            func() error { _, err := s.Cursors.Counts(cancelled, "d", stamp(0), stamp(time.Hour)); return err },
+			"Register":          func() error { return s.Cursors.Register(cancelled, "d", subscription("h")) },
+			"Serve":             func() error { _, err := s.Cursors.Serve(cancelled, lease); return err },
+			"Prune":             func() error { _, err := s.Cursors.Prune(cancelled, lease, time.Hour); return err },
+			"ListSubscriptions": func() error { _, err := s.Cursors.ListSubscriptions(cancelled); return err },
+			"Rewind":            func() error { return s.Admin.Rewind(cancelled, "d", m.Event) },
+			"Forget":            func() error { return s.Admin.Forget(cancelled, "d") },
+			"Applied":           func() error { _, err := s.Idempotency.Applied(cancelled, m); return err },
 		} {
 			require.Error(s, call(), name)
 		}
@@ -182,6 +192,7 @@ var readRules = []rule{
 		require.NoError(s, err)
 		require.Len(s, states, 1)
 		require.True(s, s.load("d").Cursor.IsZero())
+		require.Empty(s, s.subscriptions())
 	}},
 }
 

@@ -134,6 +134,26 @@ var retentionRules = []rule{
 		require.NotEmpty(s, report.Dropped)
 		require.Empty(s, s.left())
 	}},
+	{"an event that a handler was left behind of is never dropped", func(s *suite) {
+		s.history()
+		events := s.read(beginning)
+		lease := s.load("billing").Lease
+		late := subscription("late")
+		s.register("billing", late)
+		s.caughtUp(lease, events[3].Cursor(), late)
+		s.serve(lease) // it is left behind in the middle of the second month
+		s.save(lease, events[len(events)-1].Cursor())
+		_, err := s.drop(monthsAgo(2), persistence.RetentionOptions{})
+		require.ErrorIs(s, err, persistence.ErrOwed)
+		for _, named := range []string{`"billing"`, `"late"`, `"test.Happened"`, "deploy"} {
+			require.ErrorContains(s, err, named)
+		}
+		require.Equal(s, []string{"22", "21", "20"}, s.left())
+		s.caughtUp(lease, events[len(events)-1].Cursor(), late)
+		_, err = s.drop(monthsAgo(2), persistence.RetentionOptions{})
+		require.NoError(s, err)
+		require.Empty(s, s.left())
+	}},
 	{"what is owed does not keep the months before it", func(s *suite) {
 		s.history()
 		s.reader("billing", 10)

@@ -28,6 +28,47 @@ type SubscriptionState struct {
 	Behind *Cursor
 }
 
+// LeaveBehind is what becomes of the state when the dispatcher is at a position
+// and may go on without the handler. Like the other two, it is for authors of
+// stores, and reports whether the state has changed.
+func (s *SubscriptionState) LeaveBehind(at Cursor) bool {
+	if s.Behind != nil {
+		return false
+	}
+	s.Behind = &at
+	return true
+}
+
+// CatchUp is what becomes of the state when the handler has come to a position,
+// and the dispatcher's cursor is at another.
+func (s *SubscriptionState) CatchUp(to, cursor Cursor) bool {
+	switch {
+	case s.Behind == nil:
+		return false
+	case to.Compare(cursor) >= 0:
+		s.Behind = nil
+		return true
+	case to.Compare(*s.Behind) > 0:
+		s.Behind = &to
+		return true
+	}
+	return false
+}
+
+// Rewind is what becomes of the state when the dispatcher's cursor is put to a
+// position.
+func (s *SubscriptionState) Rewind(to Cursor) (changed bool) {
+	if s.Start.Compare(to) > 0 {
+		s.Start = to
+		changed = true
+	}
+	if s.Behind != nil && s.Behind.Compare(to) >= 0 {
+		s.Behind = nil
+		changed = true
+	}
+	return changed
+}
+
 // SubscriptionStore remembers which handlers a dispatcher has, and how far each
 // of them has come.
 //

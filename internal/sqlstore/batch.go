@@ -1,8 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -26,6 +30,17 @@ type jsonKey struct {
 	At      string `json:"at"` // the same, for MySQL
 	ID      string `json:"id"`
 	Handler string `json:"handler,omitempty"`
+}
+
+type jsonSubscription struct {
+	EventType string `json:"event_type"`
+	Handler   string `json:"handler"`
+}
+
+type jsonBucket struct {
+	Micros int64  `json:"micros"`
+	At     string `json:"at"` // the same, for MySQL
+	Events int64  `json:"events"`
 }
 
 func encodeRecords(records []persistence.Record) (keys string, payloads []byte, err error) {
@@ -52,5 +67,27 @@ func encodeMarkers(markers []persistence.Marker) (string, error) {
 		keys[i] = jsonKey{m.Event.CreatedTime.UnixMicro(), m.Event.CreatedTime.UTC().Format(mysqlTime), m.Event.ID, m.Handler}
 	}
 	text, err := json.Marshal(keys)
+	return string(text), err
+}
+
+// encodeSubscriptions puts each once, in the order in which all lock them.
+func encodeSubscriptions(subscriptions []persistence.Subscription) (string, error) {
+	once := map[jsonSubscription]bool{}
+	for _, s := range subscriptions {
+		once[jsonSubscription{s.EventType, s.Handler}] = true
+	}
+	text, err := json.Marshal(slices.SortedFunc(maps.Keys(once), func(a, b jsonSubscription) int {
+		return cmp.Or(strings.Compare(a.EventType, b.EventType), strings.Compare(a.Handler, b.Handler))
+	}))
+	return string(text), err
+}
+
+// encodeBuckets puts each once, with the last number that it has.
+func encodeBuckets(buckets []persistence.Bucket) (string, error) {
+	once := map[int64]jsonBucket{}
+	for _, b := range buckets {
+		once[b.Start.UnixMicro()] = jsonBucket{b.Start.UnixMicro(), b.Start.UTC().Format(mysqlTime), b.Rows}
+	}
+	text, err := json.Marshal(slices.SortedFunc(maps.Values(once), func(a, b jsonBucket) int { return cmp.Compare(a.Micros, b.Micros) }))
 	return string(text), err
 }

@@ -49,6 +49,7 @@ var (
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
 	_ persistence.OutboxRetention   = (*Store)(nil)
+	_ persistence.FaultJudge        = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.
@@ -83,9 +84,9 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
 }
 
-// transaction runs fn in a transaction of its own.
+// transaction runs fn in a transaction of its own, whatever ctx carries.
 func (s *Store) transaction(ctx context.Context, fn func(ctx context.Context, conn Conn) error) error {
-	return s.Atomically(ctx, func(ctx context.Context) error {
+	return s.Atomically(persistence.Detach(ctx), func(ctx context.Context) error {
 		tx, err := persistence.Current(ctx, s.cfg.Database)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, s.sql.CreateCursor, dispatcher, s.at(start.CreatedTime), start.ID)
+	_, err = conn.Exec(ctx, s.sql.CreateCursor, dispatcher, s.at(start.CreatedTime), start.ID, s.at(persistence.BucketAfter(start)))
 	return s.failed(err, "create dispatcher %q", dispatcher)
 }
 
@@ -42,7 +42,17 @@ func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State,
 }
 
 func (s *Store) loadCursor(ctx context.Context, conn Conn, dispatcher string) (state persistence.State, found bool, err error) {
-	err = conn.Query(ctx, s.sql.LoadCursor, []any{dispatcher}, func(scan func(...any) error) error {
+	return s.oneCursor(ctx, conn, s.sql.LoadCursor, dispatcher)
+}
+
+// lockCursor makes the transaction the only one that writes what belongs to the
+// dispatcher.
+func (s *Store) lockCursor(ctx context.Context, conn Conn, dispatcher string) (state persistence.State, found bool, err error) {
+	return s.oneCursor(ctx, conn, s.sql.LockCursor, dispatcher)
+}
+
+func (s *Store) oneCursor(ctx context.Context, conn Conn, query, dispatcher string) (state persistence.State, found bool, err error) {
+	err = conn.Query(ctx, query, []any{dispatcher}, func(scan func(...any) error) error {
 		found = true
 		state, err = scanState(scan)
 		return err
@@ -53,7 +63,7 @@ func (s *Store) loadCursor(ctx context.Context, conn Conn, dispatcher string) (s
 func scanState(scan func(...any) error) (persistence.State, error) {
 	var st persistence.State
 	err := scan(&st.Lease.Dispatcher, timestamp{&st.Cursor.CreatedTime}, &st.Cursor.ID,
-		&st.Lease.Owner, &st.Lease.Token, timestamp{&st.Lease.ExpiresTime}, &st.Lease.Unclean)
+		&st.Lease.Owner, &st.Lease.Token, timestamp{&st.Lease.ExpiresTime}, &st.Lease.Unclean, timestamp{&st.CountedFrom})
 	return st, err
 }
 
@@ -94,49 +104,6 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 	return s.fenced(lease, n, err, "release the lease")
 }
 
-// Save implements persistence.OutboxCursorStore.
-func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
-	conn, err := s.pool(ctx, writing)
-	if err != nil {
-		return err
-	}
-	args := []any{lease.Dispatcher, lease.Token, s.at(progress.Cursor.CreatedTime), progress.Cursor.ID}
-	n, err := conn.Exec(ctx, s.sql.SaveCursor, args...)
-	if err := s.fenced(lease, n, err, "save the cursor at "+progress.Cursor.String()); err != nil {
-		return err
-	}
-	// A statement of its own: failures that outlive the cursor's move by a
-	// moment, or by a crash, are harmless.
-	_, err = conn.Exec(ctx, s.sql.SettleAttempts, args...)
-	return s.failed(err, "forget the failures up to %s", progress.Cursor)
-}
-
-// RecordFailure implements persistence.OutboxCursorStore.
-func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
-	conn, err := s.pool(ctx, writing)
-	if err != nil {
-		return persistence.Attempt{}, err
-	}
-	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
-	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
-		failure.Handler, failure.Error, failure.RetryAfter.Microseconds())
-	if err := s.fenced(lease, n, err, "record a failure"); err != nil {
-		return persistence.Attempt{}, err
-	}
-	var attempt persistence.Attempt
-	err = conn.Query(ctx, s.sql.LoadAttempt, []any{lease.Dispatcher, at, id, failure.Handler}, func(scan func(...any) error) error {
-		attempt, err = scanAttempt(scan)
-		return err
-	})
-	return attempt, s.failed(err, "read the failures of event %s, handler %q", failure.Event, failure.Handler)
-}
-
-func scanAttempt(scan func(...any) error) (persistence.Attempt, error) {
-	var a persistence.Attempt
-	err := scan(timestamp{&a.Event.CreatedTime}, &a.Event.ID, &a.Handler, &a.Attempts, &a.LastError, timestamp{&a.NextTime})
-	return a, err
-}
-
 // fenced makes an error of a fenced write that found no row.
 func (s *Store) fenced(lease persistence.Lease, rows int64, err error, what string) error {
 	if err == nil && rows == 0 {
@@ -169,26 +136,55 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	if err := persistence.CheckDispatcher(dispatcher, to); err != nil {
 		return err
 	}
-	conn, err := s.pool(ctx, writing)
-	if err != nil {
-		return err
-	}
-	n, err := conn.Exec(ctx, s.sql.RewindCursor, dispatcher, s.at(to.CreatedTime), to.ID)
-	return s.found(n, err, "rewind dispatcher %q", dispatcher)
+	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
+		n, err := conn.Exec(ctx, s.sql.RewindCursor, dispatcher, s.at(to.CreatedTime), to.ID, s.at(persistence.BucketAfter(to)))
+		if err := s.found(n, err, "rewind dispatcher %q", dispatcher); err != nil {
+			return err
+		}
+		err = s.moveSubscriptions(ctx, conn, dispatcher, func(sub *persistence.SubscriptionState) bool { return sub.Rewind(to) })
+		return s.failed(err, "rewind the subscriptions of dispatcher %q", dispatcher)
+	})
 }
 
 // Forget implements persistence.CursorAdmin.
 func (s *Store) Forget(ctx context.Context, dispatcher string) error {
-	conn, err := s.pool(ctx, writing)
-	if err != nil {
+	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
+		n, err := conn.Exec(ctx, s.sql.ForgetCursor, dispatcher)
+		if err := s.found(n, err, "forget dispatcher %q", dispatcher); err != nil {
+			return err
+		}
+		subs, err := s.subscriptionsOf(ctx, conn, dispatcher)
+		for _, sub := range subs {
+			if err == nil {
+				_, err = conn.Exec(ctx, s.sql.ForgetSubscription, sub.EventType, sub.Handler)
+			}
+		}
+		if err == nil {
+			err = s.forgetHistory(ctx, conn, dispatcher, endOfTime)
+		}
+		return s.failed(err, "forget what belongs to dispatcher %q", dispatcher)
+	})
+}
+
+// endOfTime is the last time that all databases can keep.
+var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+
+// forgetHistory deletes the counts and failures of events before the time.
+func (s *Store) forgetHistory(ctx context.Context, conn Conn, dispatcher string, before time.Time) error {
+	for _, statement := range []string{s.sql.ForgetAttempts, s.sql.ForgetCounts} {
+		if _, err := conn.Exec(ctx, statement, dispatcher, s.at(before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sidecar runs fn in a transaction of its own.
+func (s *Store) sidecar(ctx context.Context, fn func(ctx context.Context, conn Conn) error) error {
+	if _, err := s.pool(ctx, writing); err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.ForgetCursor, dispatcher)
-	if err := s.found(n, err, "forget dispatcher %q", dispatcher); err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, s.sql.ForgetAttempts, dispatcher)
-	return s.failed(err, "forget the failures of dispatcher %q", dispatcher)
+	return s.transaction(ctx, fn)
 }
 
 // found makes an error of a write that found no row.

@@ -30,6 +30,9 @@ type Dialect struct {
 	// endsTransaction reports errors that end the whole transaction on this
 	// kind of database; or nil.
 	endsTransaction func(error) bool
+	// isTransient reports errors of the server, or its driver, after which the same
+	// may succeed; those of a lost connection are told without it.
+	isTransient func(error) bool
 	// lostConnection is how the driver's error for one ends, told by its text
 	// to do without an import; or "".
 	lostConnection string
@@ -106,27 +109,7 @@ type statements struct {
 	RecordMarker   string // time, id, handler
 	AppliedMarkers string // markers as JSON
 
-	// cursors
-	LoadCursor     string // dispatcher
-	ListCursors    string
-	CreateCursor   string // dispatcher, time, id
-	AcquireLease   string // dispatcher, owner, duration in µs
-	ReleaseLease   string // dispatcher, token
-	SaveCursor     string // dispatcher, token, time, id
-	RewindCursor   string // dispatcher, time, id
-	ForgetCursor   string // dispatcher
-	HoldsToken     string // dispatcher, token
-	LoadAttempts   string // dispatcher, limit
-	LoadAttempt    string // dispatcher, time, id, handler
-	RecordFailure  string // dispatcher, token, time, id, handler, error, delay in µs
-	SettleAttempts string // dispatcher, token, time, id
-	ForgetAttempts string // dispatcher
-
-	// dead letters
-	AddDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
-	ListDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
-	SetDeadLetterState string // time, id, handler, from, to
-	PurgeDeadLetters   string // before, limit
+	sidecarStatements
 
 	// retention
 	OutboxTable   string // its name in a statement
@@ -144,6 +127,46 @@ type statements struct {
 	IsolateMigrations string // or ""
 	LockMigrations    string // or ""
 	UnlockMigrations  string // or ""
+}
+
+// sidecarStatements are those of what dispatchers remember.
+type sidecarStatements struct {
+	// cursors
+	LoadCursor   string // dispatcher
+	ListCursors  string
+	LockCursor   string // dispatcher
+	CreateCursor string // dispatcher, time, id, counted from
+	AcquireLease string // dispatcher, owner, duration in µs
+	ReleaseLease string // dispatcher, token
+	SaveCursor   string // dispatcher, token, time, id
+	RewindCursor string // dispatcher, time, id, counted from
+	ForgetCursor string // dispatcher
+	HoldsToken   string // dispatcher, token
+
+	// subscriptions
+	RegisterSubscriptions string // subscriptions as JSON, dispatcher, time, id
+	ListSubscriptions     string
+	ListUnserved          string // dispatcher, duration in µs
+	MoveSubscription      string // event type, handler, start time, start id, behind time, behind id
+	ForgetSubscription    string // event type, handler
+
+	// counts
+	SaveCounts   string // dispatcher, buckets as JSON
+	LoadCounts   string // dispatcher, from, to
+	ForgetCounts string // dispatcher, before
+
+	// failures
+	LoadAttempts   string // dispatcher, limit
+	LoadAttempt    string // dispatcher, time, id, handler
+	RecordFailure  string // dispatcher, token, time, id, handler, number, error, delay in µs
+	SettleAttempts string // dispatcher, markers as JSON
+	ForgetAttempts string // dispatcher, before
+
+	// dead letters
+	AddDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
+	ListDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
+	SetDeadLetterState string // time, id, handler, from, to
+	PurgeDeadLetters   string // before, limit
 }
 
 // partitionStatements are what a dialect needs to make and drop partitions.
@@ -195,7 +218,12 @@ func sqlState(err error) string {
 // gone reports whether an error says that the transaction, or the connection
 // under it, is no more.
 func (d *Dialect) gone(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
+	return errors.Is(err, sql.ErrTxDone) || d.lost(err)
+}
+
+// lost reports whether an error says that the connection is no more.
+func (d *Dialect) lost(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		err != nil && d.lostConnection != "" && strings.HasSuffix(err.Error(), d.lostConnection)
 }
 

@@ -19,6 +19,7 @@ var MySQL = &Dialect{
 	judge:           judgeMySQL,
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
+	isTransient:     mysqlIsTransient,
 	lostConnection:  "invalid connection",
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
@@ -118,97 +119,7 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
 
-		LoadCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
-FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
-
-		ListCursors: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
-FROM {prefix}outbox_cursors ORDER BY dispatcher`,
-
-		CreateCursor: `
-INSERT INTO {prefix}outbox_cursors (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
-ON DUPLICATE KEY UPDATE rev = rev`,
-
-		// Assignments take effect from left to right, so owner comes after what
-		// looks at it. Each write raises rev: an UPDATE that changes nothing
-		// affects no row.
-		AcquireLease: `
-UPDATE {prefix}outbox_cursors SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
-  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
-  owner = ?2,
-  expires_time = UTC_TIMESTAMP(6) + INTERVAL ?3 MICROSECOND,
-  rev = rev + 1
-WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6))`,
-
-		ReleaseLease: `
-UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2`,
-
-		// The id comes first, since it looks at the time.
-		SaveCursor: `
-UPDATE {prefix}outbox_cursors SET
-  event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
-  created_time = GREATEST(created_time, ?3),
-  rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2`,
-
-		RewindCursor: `
-UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, token = token + 1, rev = rev + 1
-WHERE dispatcher = ?1`,
-
-		ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
-
-		HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2`,
-
-		LoadAttempts: `
-SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
-FROM {prefix}outbox_attempts WHERE dispatcher = ?1
-ORDER BY created_time, event_id, handler LIMIT ?2`,
-
-		LoadAttempt: `
-SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
-FROM {prefix}outbox_attempts
-WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
-
-		// Selecting from the cursor is the fence: no row for a stale token.
-		RecordFailure: `
-INSERT INTO {prefix}outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, ?3, ?4, ?5, 1, ?6, UTC_TIMESTAMP(6) + INTERVAL ?7 MICROSECOND
-FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2
-ON DUPLICATE KEY UPDATE attempts = attempts + 1, last_error = VALUES(last_error), next_time = VALUES(next_time)`,
-
-		SettleAttempts: `
-DELETE FROM {prefix}outbox_attempts
-WHERE dispatcher = ?1 AND (created_time < ?3 OR created_time = ?3 AND event_id <= ?4)
-  AND EXISTS (SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2)`,
-
-		ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1`,
-
-		AddDeadLetter: `
-INSERT INTO {prefix}outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
-  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
-SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
-FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
-  AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
-
-		// A collation may take a name of blanks for an empty one.
-		ListDeadLetters: `
-SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
-  attempts, last_error, state, CAST(dead_time AS CHAR)
-FROM {prefix}outbox_dead_letters
-WHERE (LENGTH(?1) = 0 OR state = ?1) AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3)
-  AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
-ORDER BY created_time, event_id, handler LIMIT ?7`,
-
-		SetDeadLetterState: `
-UPDATE {prefix}outbox_dead_letters SET state = ?5
-WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
-
-		PurgeDeadLetters: `
-DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
-ORDER BY created_time, event_id, handler LIMIT ?2`,
+		sidecarStatements: mysqlSidecar,
 
 		OutboxTable: `{prefix}outbox`,
 		MarkerTable: `{prefix}outbox_idempotency`,

@@ -192,15 +192,6 @@ func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistenc
 	if err != nil {
 		return nil, err
 	}
-	var buckets []persistence.Bucket
-	args := []any{s.at(from), s.at(to), persistence.BucketWidth.Microseconds()}
-	err = conn.Query(ctx, s.sql.CountRows, args, func(scan func(...any) error) error {
-		var b persistence.Bucket
-		if err := scan(timestamp{&b.Start}, &b.Rows); err != nil {
-			return err
-		}
-		buckets = append(buckets, b)
-		return nil
-	})
+	buckets, err := readBuckets(ctx, conn, s.sql.CountRows, s.at(from), s.at(to), persistence.BucketWidth.Microseconds())
 	return buckets, s.failed(err, "count rows")
 }

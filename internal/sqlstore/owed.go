@@ -25,16 +25,41 @@ func (s *Store) firstOwed(ctx context.Context, conn Conn, before time.Time, opti
 	if len(cursors) == 0 && !options.NoConsumers {
 		return &owed{err: fmt.Errorf("%w: no dispatcher has ever read this outbox; say NoConsumers if there is none", persistence.ErrOwed)}, nil
 	}
+	// After the cursors: whoever is left behind then is so at a position that
+	// the cursor had not left before.
+	subscriptions, err := s.listSubscriptions(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	var first *owed
+	look := func(after persistence.Cursor, problem func(event persistence.Cursor) error) error {
+		event, found, err := s.nextEvent(ctx, conn, after, before)
+		if err == nil && found && (first == nil || event.CreatedTime.Before(first.at)) {
+			first = &owed{event.CreatedTime, problem(event)}
+		}
+		return err
+	}
 	for _, c := range cursors {
 		// Not the cursor alone: one that is caught up stays at the last event,
 		// however long ago that was.
-		event, found, err := s.nextEvent(ctx, conn, c.Cursor, before)
+		err := look(c.Cursor, func(event persistence.Cursor) error {
+			return fmt.Errorf("%w: dispatcher %q has not settled event %s; run it, or forget it if it is no more", persistence.ErrOwed, c.Lease.Dispatcher, event)
+		})
 		if err != nil {
 			return nil, err
 		}
-		if found && (first == nil || event.CreatedTime.Before(first.at)) {
-			first = &owed{event.CreatedTime, fmt.Errorf("%w: dispatcher %q has not settled event %s; run it, or forget it if it is no more", persistence.ErrOwed, c.Lease.Dispatcher, event)}
+	}
+	for _, sub := range subscriptions {
+		if sub.Behind == nil {
+			continue
+		}
+		// An event of any type: to look for one of its own would be to read all.
+		err := look(*sub.Behind, func(event persistence.Cursor) error {
+			return fmt.Errorf("%w: handler %q of event type %q, dispatcher %q, is behind and may not have seen event %s; deploy the handler again, or wait until it is forgotten",
+				persistence.ErrOwed, sub.Handler, sub.EventType, sub.Dispatcher, event)
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return first, nil

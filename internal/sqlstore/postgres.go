@@ -25,7 +25,9 @@ var Postgres = &Dialect{
 		}
 		return false
 	},
-	isLockTimeout: func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
+	isTransient:    postgresIsTransient,
+	lostConnection: "conn closed",
+	isLockTimeout:  func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
@@ -132,94 +134,7 @@ FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler 
 JOIN {schema}"{prefix}outbox_idempotency" AS m
   ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler`,
 
-		LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
-
-		ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
-FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
-
-		CreateCursor: `
-INSERT INTO {schema}"{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES ($1, $2, $3)
-ON CONFLICT (dispatcher) DO NOTHING`,
-
-		AcquireLease: `
-UPDATE {schema}"{prefix}outbox_cursors" SET
-  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
-  unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
-  owner = $2,
-  expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
-WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp())`,
-
-		ReleaseLease: `
-UPDATE {schema}"{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
-WHERE dispatcher = $1 AND token = $2`,
-
-		SaveCursor: `
-UPDATE {schema}"{prefix}outbox_cursors" SET
-  created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
-  event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2`,
-
-		RewindCursor: `
-UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, token = token + 1
-WHERE dispatcher = $1`,
-
-		ForgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
-
-		HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
-
-		LoadAttempts: `
-SELECT created_time, event_id, handler, attempts, last_error, next_time
-FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1
-ORDER BY created_time, event_id, handler LIMIT $2`,
-
-		LoadAttempt: `
-SELECT created_time, event_id, handler, attempts, last_error, next_time
-FROM {schema}"{prefix}outbox_attempts"
-WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4`,
-
-		// Selecting from the cursor is the fence: no row for a stale token.
-		RecordFailure: `
-INSERT INTO {schema}"{prefix}outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, $3::timestamptz, $4::text, $5::text, 1, $6::text, clock_timestamp() + $7::bigint * interval '1 microsecond'
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
-ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
-  attempts = a.attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
-
-		SettleAttempts: `
-DELETE FROM {schema}"{prefix}outbox_attempts"
-WHERE dispatcher = $1 AND (created_time, event_id) <= ($3, $4)
-  AND EXISTS (SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2)`,
-
-		ForgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1`,
-
-		AddDeadLetter: `
-INSERT INTO {schema}"{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
-  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
-SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
-  $11::integer, $12::text, $13::text, clock_timestamp()
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
-ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
-
-		ListDeadLetters: `
-SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
-  attempts, last_error, state, dead_time
-FROM {schema}"{prefix}outbox_dead_letters"
-WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3)
-  AND (created_time, event_id, handler) > ($4, $5, $6)
-ORDER BY created_time, event_id, handler LIMIT $7`,
-
-		SetDeadLetterState: `
-UPDATE {schema}"{prefix}outbox_dead_letters" SET state = $5
-WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4`,
-
-		PurgeDeadLetters: `
-DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
-  SELECT created_time, event_id, handler FROM {schema}"{prefix}outbox_dead_letters"
-  WHERE state IN ('replayed', 'discarded') AND dead_time < $1
-  ORDER BY created_time, event_id, handler LIMIT $2)`,
+		sidecarStatements: postgresSidecar,
 
 		OutboxTable: `{schema}"{prefix}outbox"`,
 		MarkerTable: `{schema}"{prefix}outbox_idempotency"`,

@@ -14,6 +14,7 @@ var SQLite = &Dialect{
 	encodeTime:  func(t time.Time) any { return t.UnixMicro() },
 	newSafeMark: func() markReader { return oneStatementMark },
 	judge:       judgeSQLite,
+	isTransient: sqliteIsTransient,
 	// A deferred transaction that reads first and writes later fails when
 	// somebody else has written in between.
 	Begin:     []string{Rollback, `BEGIN IMMEDIATE`},
@@ -84,96 +85,7 @@ SELECT k.key + 1
 FROM json_each(?1) AS k JOIN "{prefix}outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'`,
 
-		LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
-FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
-
-		ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
-FROM "{prefix}outbox_cursors" ORDER BY dispatcher`,
-
-		CreateCursor: `
-INSERT INTO "{prefix}outbox_cursors" (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
-ON CONFLICT (dispatcher) DO NOTHING`,
-
-		AcquireLease: `
-UPDATE "{prefix}outbox_cursors" SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
-  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
-  owner = ?2,
-  expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
-WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))`,
-
-		ReleaseLease: `
-UPDATE "{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
-WHERE dispatcher = ?1 AND token = ?2`,
-
-		// The high-water mark is where the cursor has been, whatever an operator
-		// does to it.
-		SaveCursor: `
-UPDATE "{prefix}outbox_cursors" SET
-  high_water = max(high_water, ?3),
-  created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
-  event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
-WHERE dispatcher = ?1 AND token = ?2`,
-
-		RewindCursor: `
-UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, token = token + 1
-WHERE dispatcher = ?1`,
-
-		ForgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
-
-		HoldsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2`,
-
-		LoadAttempts: `
-SELECT created_time, event_id, handler, attempts, last_error, next_time
-FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1
-ORDER BY created_time, event_id, handler LIMIT ?2`,
-
-		LoadAttempt: `
-SELECT created_time, event_id, handler, attempts, last_error, next_time
-FROM "{prefix}outbox_attempts"
-WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
-
-		// Selecting from the cursor is the fence: no row for a stale token.
-		RecordFailure: `
-INSERT INTO "{prefix}outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, ?3, ?4, ?5, 1, ?6, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?7
-FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
-ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
-  attempts = attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time`,
-
-		SettleAttempts: `
-DELETE FROM "{prefix}outbox_attempts"
-WHERE dispatcher = ?1 AND (created_time, event_id) <= (?3, ?4)
-  AND EXISTS (SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2)`,
-
-		ForgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1`,
-
-		AddDeadLetter: `
-INSERT INTO "{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
-  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
-SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
-ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
-
-		ListDeadLetters: `
-SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
-  attempts, last_error, state, dead_time
-FROM "{prefix}outbox_dead_letters"
-WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
-  AND (created_time, event_id, handler) > (?4, ?5, ?6)
-ORDER BY created_time, event_id, handler LIMIT ?7`,
-
-		SetDeadLetterState: `
-UPDATE "{prefix}outbox_dead_letters" SET state = ?5
-WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
-
-		PurgeDeadLetters: `
-DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
-  SELECT created_time, event_id, handler FROM "{prefix}outbox_dead_letters"
-  WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
-  ORDER BY created_time, event_id, handler LIMIT ?2)`,
+		sidecarStatements: sqliteSidecar,
 
 		OutboxTable: `"{prefix}outbox"`,
 		MarkerTable: `"{prefix}outbox_idempotency"`,

@@ -76,7 +76,34 @@ CREATE TABLE IF NOT EXISTS {prefix}outbox_cursors (
   token        BIGINT NOT NULL DEFAULT 0,
   expires_time DATETIME(6),
   unclean      BOOLEAN NOT NULL DEFAULT FALSE,
+  counted_from DATETIME(6) NOT NULL,
   rev          BIGINT NOT NULL DEFAULT 0
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
+-- statement
+
+-- Which handlers the dispatchers have, and how far those have come that the
+-- cursor has passed.
+CREATE TABLE IF NOT EXISTS {prefix}outbox_subscriptions (
+  event_type  VARBINARY(255) NOT NULL,
+  handler     VARBINARY(128) NOT NULL,
+  dispatcher  VARBINARY(128) NOT NULL,
+  start_time  DATETIME(6) NOT NULL,
+  start_id    VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  behind_time DATETIME(6),
+  behind_id   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin,
+  served_time DATETIME(6) NOT NULL,
+  PRIMARY KEY (event_type, handler)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
+-- statement
+
+-- How many events a dispatcher has settled, by ten seconds of their stamps.
+CREATE TABLE IF NOT EXISTS {prefix}outbox_audit (
+  dispatcher  VARBINARY(128) NOT NULL,
+  bucket_time DATETIME(6) NOT NULL,
+  events      BIGINT NOT NULL,
+  PRIMARY KEY (dispatcher, bucket_time)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- statement

@@ -87,7 +87,34 @@ CREATE TABLE {schema}"{prefix}outbox_cursors" (
   owner        text COLLATE "C" NOT NULL DEFAULT '',
   token        bigint NOT NULL DEFAULT 0,
   expires_time timestamptz,
-  unclean      boolean NOT NULL DEFAULT false
+  unclean      boolean NOT NULL DEFAULT false,
+  counted_from timestamptz NOT NULL
+);
+
+-- statement
+
+-- Which handlers the dispatchers have, and how far those have come that the
+-- cursor has passed.
+CREATE TABLE {schema}"{prefix}outbox_subscriptions" (
+  event_type  text COLLATE "C" NOT NULL,
+  handler     text COLLATE "C" NOT NULL,
+  dispatcher  text COLLATE "C" NOT NULL,
+  start_time  timestamptz NOT NULL,
+  start_id    text COLLATE "C" NOT NULL,
+  behind_time timestamptz,
+  behind_id   text COLLATE "C",
+  served_time timestamptz NOT NULL,
+  PRIMARY KEY (event_type, handler)
+);
+
+-- statement
+
+-- How many events a dispatcher has settled, by ten seconds of their stamps.
+CREATE TABLE {schema}"{prefix}outbox_audit" (
+  dispatcher  text COLLATE "C" NOT NULL,
+  bucket_time timestamptz NOT NULL,
+  events      bigint NOT NULL,
+  PRIMARY KEY (dispatcher, bucket_time)
 );
 
 -- statement

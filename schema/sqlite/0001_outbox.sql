@@ -36,7 +36,34 @@ CREATE TABLE "{prefix}outbox_cursors" (
   token        INTEGER NOT NULL DEFAULT 0,
   expires_time INTEGER,
   unclean      INTEGER NOT NULL DEFAULT 0,
+  counted_from INTEGER NOT NULL,
   high_water   INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- statement
+
+-- Which handlers the dispatchers have, and how far those have come that the
+-- cursor has passed.
+CREATE TABLE "{prefix}outbox_subscriptions" (
+  event_type  TEXT NOT NULL,
+  handler     TEXT NOT NULL,
+  dispatcher  TEXT NOT NULL,
+  start_time  INTEGER NOT NULL,
+  start_id    TEXT NOT NULL,
+  behind_time INTEGER,
+  behind_id   TEXT,
+  served_time INTEGER NOT NULL,
+  PRIMARY KEY (event_type, handler)
+) WITHOUT ROWID;
+
+-- statement
+
+-- How many events a dispatcher has settled, by ten seconds of their stamps.
+CREATE TABLE "{prefix}outbox_audit" (
+  dispatcher  TEXT NOT NULL,
+  bucket_time INTEGER NOT NULL,
+  events      INTEGER NOT NULL,
+  PRIMARY KEY (dispatcher, bucket_time)
 ) WITHOUT ROWID;
 
 -- statement

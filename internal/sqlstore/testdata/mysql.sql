@@ -70,15 +70,19 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
 JOIN app_outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)
 
 -- LoadCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
 FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
 FROM app_outbox_cursors ORDER BY dispatcher
 
+-- LockCursor
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+FROM app_outbox_cursors WHERE dispatcher = ?1 FOR UPDATE
+
 -- CreateCursor
-INSERT INTO app_outbox_cursors (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
+INSERT INTO app_outbox_cursors (dispatcher, created_time, event_id, counted_from) VALUES (?1, ?2, ?3, ?4)
 ON DUPLICATE KEY UPDATE rev = rev
 
 -- AcquireLease
@@ -102,7 +106,7 @@ UPDATE app_outbox_cursors SET
 WHERE dispatcher = ?1 AND token = ?2
 
 -- RewindCursor
-UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, token = token + 1, rev = rev + 1
+UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1, rev = rev + 1
 WHERE dispatcher = ?1
 
 -- ForgetCursor
@@ -110,6 +114,41 @@ DELETE FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- HoldsToken
 SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+
+-- RegisterSubscriptions
+INSERT INTO app_outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+SELECT k.event_type, k.handler, ?2, ?3, ?4, ?3, ?4, UTC_TIMESTAMP(6)
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
+  handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
+ON DUPLICATE KEY UPDATE served_time = VALUES(served_time)
+
+-- ListSubscriptions
+SELECT event_type, handler, dispatcher, CAST(start_time AS CHAR), start_id, CAST(behind_time AS CHAR), behind_id
+FROM app_outbox_subscriptions ORDER BY event_type, handler
+
+-- ListUnserved
+SELECT event_type, handler FROM app_outbox_subscriptions
+WHERE dispatcher = ?1 AND served_time <= UTC_TIMESTAMP(6) - INTERVAL ?2 MICROSECOND
+ORDER BY event_type, handler
+
+-- MoveSubscription
+UPDATE app_outbox_subscriptions SET start_time = ?3, start_id = ?4, behind_time = ?5, behind_id = ?6
+WHERE event_type = ?1 AND handler = ?2
+
+-- ForgetSubscription
+DELETE FROM app_outbox_subscriptions WHERE event_type = ?1 AND handler = ?2
+
+-- SaveCounts
+INSERT INTO app_outbox_audit (dispatcher, bucket_time, events)
+SELECT ?1, k.at, k.events FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+ON DUPLICATE KEY UPDATE events = VALUES(events)
+
+-- LoadCounts
+SELECT CAST(bucket_time AS CHAR), events FROM app_outbox_audit
+WHERE dispatcher = ?1 AND bucket_time >= ?2 AND bucket_time < ?3 ORDER BY bucket_time
+
+-- ForgetCounts
+DELETE FROM app_outbox_audit WHERE dispatcher = ?1 AND bucket_time < ?2
 
 -- LoadAttempts
 SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
@@ -123,17 +162,19 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
 
 -- RecordFailure
 INSERT INTO app_outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, ?3, ?4, ?5, 1, ?6, UTC_TIMESTAMP(6) + INTERVAL ?7 MICROSECOND
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2
-ON DUPLICATE KEY UPDATE attempts = attempts + 1, last_error = VALUES(last_error), next_time = VALUES(next_time)
+ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)
 
 -- SettleAttempts
-DELETE FROM app_outbox_attempts
-WHERE dispatcher = ?1 AND (created_time < ?3 OR created_time = ?3 AND event_id <= ?4)
-  AND EXISTS (SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2)
+DELETE a
+FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+JOIN app_outbox_attempts AS a ON a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
+WHERE a.dispatcher = ?1
 
 -- ForgetAttempts
-DELETE FROM app_outbox_attempts WHERE dispatcher = ?1
+DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2
 
 -- AddDeadLetter
 INSERT INTO app_outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,

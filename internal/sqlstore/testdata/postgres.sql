@@ -86,15 +86,19 @@ JOIN "iam"."app_outbox_idempotency" AS m
   ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
 FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
 
+-- LockCursor
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 FOR UPDATE
+
 -- CreateCursor
-INSERT INTO "iam"."app_outbox_cursors" (dispatcher, created_time, event_id) VALUES ($1, $2, $3)
+INSERT INTO "iam"."app_outbox_cursors" (dispatcher, created_time, event_id, counted_from) VALUES ($1, $2, $3, $4)
 ON CONFLICT (dispatcher) DO NOTHING
 
 -- AcquireLease
@@ -116,7 +120,7 @@ UPDATE "iam"."app_outbox_cursors" SET
 WHERE dispatcher = $1 AND token = $2
 
 -- RewindCursor
-UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, token = token + 1
+UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1
 WHERE dispatcher = $1
 
 -- ForgetCursor
@@ -124,6 +128,41 @@ DELETE FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- HoldsToken
 SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+
+-- RegisterSubscriptions
+INSERT INTO "iam"."app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+SELECT k.event_type, k.handler, $2::text, $3::timestamptz, $4::text, $3, $4, clock_timestamp()
+FROM json_to_recordset($1::json) AS k(event_type text, handler text)
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time
+
+-- ListSubscriptions
+SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id
+FROM "iam"."app_outbox_subscriptions" ORDER BY event_type, handler
+
+-- ListUnserved
+SELECT event_type, handler FROM "iam"."app_outbox_subscriptions"
+WHERE dispatcher = $1 AND served_time <= clock_timestamp() - $2::bigint * interval '1 microsecond'
+ORDER BY event_type, handler
+
+-- MoveSubscription
+UPDATE "iam"."app_outbox_subscriptions" SET start_time = $3, start_id = $4, behind_time = $5, behind_id = $6
+WHERE event_type = $1 AND handler = $2
+
+-- ForgetSubscription
+DELETE FROM "iam"."app_outbox_subscriptions" WHERE event_type = $1 AND handler = $2
+
+-- SaveCounts
+INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events)
+SELECT $1::text, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
+FROM json_to_recordset($2::json) AS k(micros bigint, events bigint)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
+
+-- LoadCounts
+SELECT bucket_time, events FROM "iam"."app_outbox_audit"
+WHERE dispatcher = $1 AND bucket_time >= $2 AND bucket_time < $3 ORDER BY bucket_time
+
+-- ForgetCounts
+DELETE FROM "iam"."app_outbox_audit" WHERE dispatcher = $1 AND bucket_time < $2
 
 -- LoadAttempts
 SELECT created_time, event_id, handler, attempts, last_error, next_time
@@ -137,18 +176,19 @@ WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4
 
 -- RecordFailure
 INSERT INTO "iam"."app_outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, $3::timestamptz, $4::text, $5::text, 1, $6::text, clock_timestamp() + $7::bigint * interval '1 microsecond'
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::integer, $7::text, clock_timestamp() + $8::bigint * interval '1 microsecond'
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
-  attempts = a.attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time
+  attempts = a.attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time
 
 -- SettleAttempts
-DELETE FROM "iam"."app_outbox_attempts"
-WHERE dispatcher = $1 AND (created_time, event_id) <= ($3, $4)
-  AND EXISTS (SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2)
+DELETE FROM "iam"."app_outbox_attempts" AS a
+USING json_to_recordset($2::json) AS k(micros bigint, id text, handler text)
+WHERE a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+  AND a.event_id = k.id AND a.handler = k.handler
 
 -- ForgetAttempts
-DELETE FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1
+DELETE FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 AND created_time < $2
 
 -- AddDeadLetter
 INSERT INTO "iam"."app_outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,

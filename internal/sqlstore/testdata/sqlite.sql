@@ -54,15 +54,19 @@ FROM json_each(?1) AS k JOIN "app_outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
 FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
 FROM "app_outbox_cursors" ORDER BY dispatcher
 
+-- LockCursor
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+FROM "app_outbox_cursors" WHERE dispatcher = ?1
+
 -- CreateCursor
-INSERT INTO "app_outbox_cursors" (dispatcher, created_time, event_id) VALUES (?1, ?2, ?3)
+INSERT INTO "app_outbox_cursors" (dispatcher, created_time, event_id, counted_from) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (dispatcher) DO NOTHING
 
 -- AcquireLease
@@ -85,7 +89,7 @@ UPDATE "app_outbox_cursors" SET
 WHERE dispatcher = ?1 AND token = ?2
 
 -- RewindCursor
-UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, token = token + 1
+UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1
 WHERE dispatcher = ?1
 
 -- ForgetCursor
@@ -93,6 +97,40 @@ DELETE FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- HoldsToken
 SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+
+-- RegisterSubscriptions
+INSERT INTO "app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+SELECT k.value ->> 'event_type', k.value ->> 'handler', ?2, ?3, ?4, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+FROM json_each(?1) AS k WHERE true
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time
+
+-- ListSubscriptions
+SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id
+FROM "app_outbox_subscriptions" ORDER BY event_type, handler
+
+-- ListUnserved
+SELECT event_type, handler FROM "app_outbox_subscriptions"
+WHERE dispatcher = ?1 AND served_time <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?2
+ORDER BY event_type, handler
+
+-- MoveSubscription
+UPDATE "app_outbox_subscriptions" SET start_time = ?3, start_id = ?4, behind_time = ?5, behind_id = ?6
+WHERE event_type = ?1 AND handler = ?2
+
+-- ForgetSubscription
+DELETE FROM "app_outbox_subscriptions" WHERE event_type = ?1 AND handler = ?2
+
+-- SaveCounts
+INSERT INTO "app_outbox_audit" (dispatcher, bucket_time, events)
+SELECT ?1, k.value ->> 'micros', k.value ->> 'events' FROM json_each(?2) AS k WHERE true
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
+
+-- LoadCounts
+SELECT bucket_time, events FROM "app_outbox_audit"
+WHERE dispatcher = ?1 AND bucket_time >= ?2 AND bucket_time < ?3 ORDER BY bucket_time
+
+-- ForgetCounts
+DELETE FROM "app_outbox_audit" WHERE dispatcher = ?1 AND bucket_time < ?2
 
 -- LoadAttempts
 SELECT created_time, event_id, handler, attempts, last_error, next_time
@@ -106,18 +144,17 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
 
 -- RecordFailure
 INSERT INTO "app_outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
-SELECT dispatcher, ?3, ?4, ?5, 1, ?6, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?7
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?8
 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
-  attempts = attempts + 1, last_error = excluded.last_error, next_time = excluded.next_time
+  attempts = attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time
 
 -- SettleAttempts
-DELETE FROM "app_outbox_attempts"
-WHERE dispatcher = ?1 AND (created_time, event_id) <= (?3, ?4)
-  AND EXISTS (SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2)
+DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND (created_time, event_id, handler) IN (
+  SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler' FROM json_each(?2) AS k)
 
 -- ForgetAttempts
-DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1
+DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2
 
 -- AddDeadLetter
 INSERT INTO "app_outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,

@@ -1,0 +1,140 @@
+package sqlstore
+
+// mysqlSidecar is what MySQL and MariaDB run for the dispatchers' sidecar.
+var mysqlSidecar = sidecarStatements{
+	LoadCursor: `
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
+
+	ListCursors: `
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+FROM {prefix}outbox_cursors ORDER BY dispatcher`,
+
+	// Whoever writes what belongs to a dispatcher, in more than one
+	// statement, has locked its cursor first. What is read afterwards is of
+	// a snapshot that is made then.
+	LockCursor: `
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1 FOR UPDATE`,
+
+	CreateCursor: `
+INSERT INTO {prefix}outbox_cursors (dispatcher, created_time, event_id, counted_from) VALUES (?1, ?2, ?3, ?4)
+ON DUPLICATE KEY UPDATE rev = rev`,
+
+	// Assignments take effect from left to right, so owner comes after what
+	// looks at it. Each write raises rev: an UPDATE that changes nothing
+	// affects no row.
+	AcquireLease: `
+UPDATE {prefix}outbox_cursors SET
+  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
+  owner = ?2,
+  expires_time = UTC_TIMESTAMP(6) + INTERVAL ?3 MICROSECOND,
+  rev = rev + 1
+WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6))`,
+
+	ReleaseLease: `
+UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
+WHERE dispatcher = ?1 AND token = ?2`,
+
+	// The id comes first, since it looks at the time.
+	SaveCursor: `
+UPDATE {prefix}outbox_cursors SET
+  event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
+  created_time = GREATEST(created_time, ?3),
+  rev = rev + 1
+WHERE dispatcher = ?1 AND token = ?2`,
+
+	RewindCursor: `
+UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1, rev = rev + 1
+WHERE dispatcher = ?1`,
+
+	ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
+
+	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2`,
+
+	RegisterSubscriptions: `
+INSERT INTO {prefix}outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+SELECT k.event_type, k.handler, ?2, ?3, ?4, ?3, ?4, UTC_TIMESTAMP(6)
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
+  handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
+ON DUPLICATE KEY UPDATE served_time = VALUES(served_time)`,
+
+	ListSubscriptions: `
+SELECT event_type, handler, dispatcher, CAST(start_time AS CHAR), start_id, CAST(behind_time AS CHAR), behind_id
+FROM {prefix}outbox_subscriptions ORDER BY event_type, handler`,
+
+	ListUnserved: `
+SELECT event_type, handler FROM {prefix}outbox_subscriptions
+WHERE dispatcher = ?1 AND served_time <= UTC_TIMESTAMP(6) - INTERVAL ?2 MICROSECOND
+ORDER BY event_type, handler`,
+
+	// One row at a time, by its key, which locks no gap that another
+	// dispatcher's subscriptions belong to.
+	MoveSubscription: `
+UPDATE {prefix}outbox_subscriptions SET start_time = ?3, start_id = ?4, behind_time = ?5, behind_id = ?6
+WHERE event_type = ?1 AND handler = ?2`,
+
+	ForgetSubscription: `DELETE FROM {prefix}outbox_subscriptions WHERE event_type = ?1 AND handler = ?2`,
+
+	SaveCounts: `
+INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events)
+SELECT ?1, k.at, k.events FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+ON DUPLICATE KEY UPDATE events = VALUES(events)`,
+
+	LoadCounts: `
+SELECT CAST(bucket_time AS CHAR), events FROM {prefix}outbox_audit
+WHERE dispatcher = ?1 AND bucket_time >= ?2 AND bucket_time < ?3 ORDER BY bucket_time`,
+
+	ForgetCounts: `DELETE FROM {prefix}outbox_audit WHERE dispatcher = ?1 AND bucket_time < ?2`,
+
+	LoadAttempts: `
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM {prefix}outbox_attempts WHERE dispatcher = ?1
+ORDER BY created_time, event_id, handler LIMIT ?2`,
+
+	LoadAttempt: `
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM {prefix}outbox_attempts
+WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
+
+	// Selecting from the cursor is the fence: no row for a stale token.
+	RecordFailure: `
+INSERT INTO {prefix}outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)`,
+
+	SettleAttempts: `
+DELETE a
+FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+JOIN {prefix}outbox_attempts AS a ON a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
+WHERE a.dispatcher = ?1`,
+
+	ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2`,
+
+	AddDeadLetter: `
+INSERT INTO {prefix}outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
+FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
+  AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
+
+	// A collation may take a name of blanks for an empty one.
+	ListDeadLetters: `
+SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, CAST(dead_time AS CHAR)
+FROM {prefix}outbox_dead_letters
+WHERE (LENGTH(?1) = 0 OR state = ?1) AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3)
+  AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
+ORDER BY created_time, event_id, handler LIMIT ?7`,
+
+	SetDeadLetterState: `
+UPDATE {prefix}outbox_dead_letters SET state = ?5
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
+
+	PurgeDeadLetters: `
+DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
+ORDER BY created_time, event_id, handler LIMIT ?2`,
+}

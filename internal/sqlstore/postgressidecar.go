@@ -1,0 +1,133 @@
+package sqlstore
+
+// postgresSidecar is what PostgreSQL runs for the dispatchers' sidecar.
+var postgresSidecar = sidecarStatements{
+	LoadCursor: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
+
+	ListCursors: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
+
+	// Whoever writes what belongs to a dispatcher, in more than one
+	// statement, has locked its cursor first.
+	LockCursor: `
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 FOR UPDATE`,
+
+	CreateCursor: `
+INSERT INTO {schema}"{prefix}outbox_cursors" (dispatcher, created_time, event_id, counted_from) VALUES ($1, $2, $3, $4)
+ON CONFLICT (dispatcher) DO NOTHING`,
+
+	AcquireLease: `
+UPDATE {schema}"{prefix}outbox_cursors" SET
+  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
+  unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
+  owner = $2,
+  expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
+WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp())`,
+
+	ReleaseLease: `
+UPDATE {schema}"{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
+WHERE dispatcher = $1 AND token = $2`,
+
+	SaveCursor: `
+UPDATE {schema}"{prefix}outbox_cursors" SET
+  created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
+  event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
+WHERE dispatcher = $1 AND token = $2`,
+
+	RewindCursor: `
+UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1
+WHERE dispatcher = $1`,
+
+	ForgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
+
+	HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2`,
+
+	RegisterSubscriptions: `
+INSERT INTO {schema}"{prefix}outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
+SELECT k.event_type, k.handler, $2::text, $3::timestamptz, $4::text, $3, $4, clock_timestamp()
+FROM json_to_recordset($1::json) AS k(event_type text, handler text)
+ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time`,
+
+	ListSubscriptions: `
+SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id
+FROM {schema}"{prefix}outbox_subscriptions" ORDER BY event_type, handler`,
+
+	ListUnserved: `
+SELECT event_type, handler FROM {schema}"{prefix}outbox_subscriptions"
+WHERE dispatcher = $1 AND served_time <= clock_timestamp() - $2::bigint * interval '1 microsecond'
+ORDER BY event_type, handler`,
+
+	MoveSubscription: `
+UPDATE {schema}"{prefix}outbox_subscriptions" SET start_time = $3, start_id = $4, behind_time = $5, behind_id = $6
+WHERE event_type = $1 AND handler = $2`,
+
+	ForgetSubscription: `DELETE FROM {schema}"{prefix}outbox_subscriptions" WHERE event_type = $1 AND handler = $2`,
+
+	SaveCounts: `
+INSERT INTO {schema}"{prefix}outbox_audit" (dispatcher, bucket_time, events)
+SELECT $1::text, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
+FROM json_to_recordset($2::json) AS k(micros bigint, events bigint)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events`,
+
+	LoadCounts: `
+SELECT bucket_time, events FROM {schema}"{prefix}outbox_audit"
+WHERE dispatcher = $1 AND bucket_time >= $2 AND bucket_time < $3 ORDER BY bucket_time`,
+
+	ForgetCounts: `DELETE FROM {schema}"{prefix}outbox_audit" WHERE dispatcher = $1 AND bucket_time < $2`,
+
+	LoadAttempts: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1
+ORDER BY created_time, event_id, handler LIMIT $2`,
+
+	LoadAttempt: `
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM {schema}"{prefix}outbox_attempts"
+WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4`,
+
+	// Selecting from the cursor is the fence: no row for a stale token.
+	RecordFailure: `
+INSERT INTO {schema}"{prefix}outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::integer, $7::text, clock_timestamp() + $8::bigint * interval '1 microsecond'
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
+  attempts = a.attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time`,
+
+	SettleAttempts: `
+DELETE FROM {schema}"{prefix}outbox_attempts" AS a
+USING json_to_recordset($2::json) AS k(micros bigint, id text, handler text)
+WHERE a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+  AND a.event_id = k.id AND a.handler = k.handler`,
+
+	ForgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1 AND created_time < $2`,
+
+	AddDeadLetter: `
+INSERT INTO {schema}"{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
+  aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
+SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
+  $11::integer, $12::text, $13::text, clock_timestamp()
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
+
+	ListDeadLetters: `
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
+  attempts, last_error, state, dead_time
+FROM {schema}"{prefix}outbox_dead_letters"
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3)
+  AND (created_time, event_id, handler) > ($4, $5, $6)
+ORDER BY created_time, event_id, handler LIMIT $7`,
+
+	SetDeadLetterState: `
+UPDATE {schema}"{prefix}outbox_dead_letters" SET state = $5
+WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4`,
+
+	PurgeDeadLetters: `
+DELETE FROM {schema}"{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
+  SELECT created_time, event_id, handler FROM {schema}"{prefix}outbox_dead_letters"
+  WHERE state IN ('replayed', 'discarded') AND dead_time < $1
+  ORDER BY created_time, event_id, handler LIMIT $2)`,
+}

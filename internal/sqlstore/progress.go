@@ -1,0 +1,119 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Save implements persistence.OutboxCursorStore.
+func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
+	// Most of the time there is a cursor and nothing else.
+	if len(progress.CaughtUp)+len(progress.Counts)+len(progress.Settled) == 0 {
+		conn, err := s.pool(ctx, writing)
+		if err != nil {
+			return err
+		}
+		return s.saveCursor(ctx, conn, lease, progress.Cursor)
+	}
+	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
+		// The fence, and the lock, of what follows.
+		if err := s.saveCursor(ctx, conn, lease, progress.Cursor); err != nil {
+			return err
+		}
+		err := s.saveRest(ctx, conn, lease.Dispatcher, progress)
+		return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+	})
+}
+
+func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, to persistence.Cursor) error {
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID)
+	return s.fenced(lease, n, err, "save the cursor at "+to.String())
+}
+
+func (s *Store) saveRest(ctx context.Context, conn Conn, dispatcher string, progress persistence.Progress) error {
+	if len(progress.Settled) > 0 {
+		keys, err := encodeMarkers(progress.Settled)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, dispatcher, keys); err != nil {
+			return err
+		}
+	}
+	if len(progress.Counts) > 0 {
+		buckets, err := encodeBuckets(progress.Counts)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, s.sql.SaveCounts, dispatcher, buckets); err != nil {
+			return err
+		}
+	}
+	return s.catchUp(ctx, conn, dispatcher, progress)
+}
+
+func (s *Store) catchUp(ctx context.Context, conn Conn, dispatcher string, progress persistence.Progress) error {
+	if len(progress.CaughtUp) == 0 {
+		return nil
+	}
+	state, _, err := s.loadCursor(ctx, conn, dispatcher)
+	if err != nil {
+		return err
+	}
+	caughtUp := setOf(progress.CaughtUp)
+	return s.moveSubscriptions(ctx, conn, dispatcher, func(sub *persistence.SubscriptionState) bool {
+		return caughtUp[sub.Subscription] && sub.CatchUp(progress.Cursor, state.Cursor)
+	})
+}
+
+// Counts implements persistence.OutboxCursorStore.
+func (s *Store) Counts(ctx context.Context, dispatcher string, from, to time.Time) ([]persistence.Bucket, error) {
+	conn, err := s.pool(ctx, reading)
+	if err != nil {
+		return nil, err
+	}
+	buckets, err := readBuckets(ctx, conn, s.sql.LoadCounts, dispatcher, s.at(from), s.at(to))
+	return buckets, s.failed(err, "read the counts of dispatcher %q", dispatcher)
+}
+
+func readBuckets(ctx context.Context, conn Conn, query string, args ...any) (buckets []persistence.Bucket, err error) {
+	err = conn.Query(ctx, query, args, func(scan func(...any) error) error {
+		var b persistence.Bucket
+		err := scan(timestamp{&b.Start}, &b.Rows)
+		buckets = append(buckets, b)
+		return err
+	})
+	return buckets, err
+}
+
+// RecordFailure implements persistence.OutboxCursorStore.
+func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
+	conn, err := s.pool(ctx, writing)
+	if err != nil {
+		return persistence.Attempt{}, err
+	}
+	number := 1
+	if failure.Counted {
+		number = 0
+	}
+	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
+	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
+		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds())
+	if err := s.fenced(lease, n, err, "record a failure"); err != nil {
+		return persistence.Attempt{}, err
+	}
+	var attempt persistence.Attempt
+	err = conn.Query(ctx, s.sql.LoadAttempt, []any{lease.Dispatcher, at, id, failure.Handler}, func(scan func(...any) error) error {
+		attempt, err = scanAttempt(scan)
+		return err
+	})
+	return attempt, s.failed(err, "read the failures of event %s, handler %q", failure.Event, failure.Handler)
+}
+
+func scanAttempt(scan func(...any) error) (persistence.Attempt, error) {
+	var a persistence.Attempt
+	err := scan(timestamp{&a.Event.CreatedTime}, &a.Event.ID, &a.Handler, &a.Attempts, &a.LastError, timestamp{&a.NextTime})
+	return a, err
+}
