@@ -28,6 +28,9 @@ func (t *term) keep(ctx context.Context) {
 		case err == nil && lease.Token == t.lease.Token:
 			expires, wait = asked.Add(d.lease), every
 		case err == nil, errors.Is(err, persistence.ErrLeaseHeld), errors.Is(err, persistence.ErrNotFound):
+			if err == nil { // it has taken a lease anew, under which nobody works
+				_ = d.cursors.Release(ctx, lease)
+			}
 			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: somebody else has taken it, or moved the cursor", d.name, t.lease.Token, persistence.ErrLeaseLost))
 			return
 		case time.Now().After(expires):

@@ -96,3 +96,25 @@ func (t *term) upkeep(ctx context.Context) {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: upkeep failed", slog.String("dispatcher", d.name), slog.Any("error", err))
 	}
 }
+
+// absent are subscriptions of the dispatcher that this replica does not have.
+type absent []persistence.SubscriptionState
+
+func (t *term) absent(ctx context.Context) (absent, error) {
+	all, err := t.d.cursors.ListSubscriptions(ctx)
+	return slices.DeleteFunc(all, func(s persistence.SubscriptionState) bool {
+		return s.Dispatcher != t.d.name || slices.ContainsFunc(t.handlers[s.EventType], func(h *served) bool { return h.name == s.Handler })
+	}), err
+}
+
+// markers returns the markers of a record behind the cursor for those of them
+// to which it is owed, and which will not read it again.
+func (a absent) markers(r persistence.Record) (markers []persistence.Marker) {
+	c := r.Cursor()
+	for _, s := range a {
+		if s.EventType == r.EventType && c.Compare(s.Start) > 0 && (s.Behind == nil || c.Compare(*s.Behind) <= 0) {
+			markers = append(markers, persistence.Marker{Event: c, Handler: s.Handler})
+		}
+	}
+	return markers
+}

@@ -149,7 +149,7 @@ func (t *tally) saved(changes []persistence.Bucket) {
 func (t *tally) see(clock time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.isBehind
+	wasBehind := t.isBehind
 	t.isBehind = clock.Before(t.low.CreatedTime)
 	if !t.isBehind {
 		return
@@ -157,7 +157,7 @@ func (t *tally) see(clock time.Time) {
 	if t.lowest.IsZero() || clock.Before(t.lowest) {
 		t.lowest = clock
 	}
-	if before {
+	if wasBehind {
 		return
 	}
 	select {

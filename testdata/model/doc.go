@@ -1,0 +1,18 @@
+// Package model checks the dispatcher against a model: random sequences of
+// operations, each checked after every step against what was promised. rapid
+// finds and shrinks the sequences; testing/synctest owns the clock.
+//
+// A sequence is data, a list of [operation]s: publish, begin and end
+// transactions, let some calls of a replica through, crash it, let time pass.
+// Replicas are dispatchers of one name over stores with a [gate] before each
+// call, so that the sequence, not the scheduler, decides what happens in which
+// order: a replica stands still wherever no call of it is let through, for as
+// long as the sequence likes. The same sequence therefore does the same again.
+//
+// The backends are memory, an outbox in memory that stamps rows before they are
+// committed, as servers do, and SQLite.
+//
+// By default the package takes half a minute. `-rapid.checks=10000` (or
+// RAPID_CHECKS=10000) runs as many sequences on each backend, `-rapid.seed`
+// repeats one run.
+package model

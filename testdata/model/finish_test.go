@@ -1,0 +1,107 @@
+package model
+
+import "testing/synctest"
+
+// finish is how the last replica settles what is left.
+type finish struct {
+	polls  bool
+	config config
+}
+
+// settle ends a sequence: transactions are committed, whoever stands still goes
+// on, poison is none any more, and a new replica settles what is left.
+func (m *machine) settle(f finish) {
+	for len(m.open) > 0 {
+		m.end(m.open[0], false)
+	}
+	m.check()
+	m.poison = heal(m.poison)
+	m.goOn()
+	m.check()
+	m.sleep(lease + m.setBack) // the lease has expired, and the clock has caught up
+	f.config.upgraded = true
+	last := m.deploy("last", f.config)
+	m.replicas[0] = last
+	if f.polls {
+		last.poll(100)
+		for idle := 0; idle < 5; idle++ {
+			cursor, applied := m.cursor, len(m.applied(m.ctx))
+			m.advance(last, 0, 0)
+			m.sleep(backOff)
+			m.check()
+			if m.cursor != cursor || len(m.applied(m.ctx)) > applied {
+				idle = 0
+			}
+		}
+		m.goOn()
+	} else {
+		m.passes(last)
+	}
+	m.check()
+	m.checkNothingIsLeft()
+	again := m.deploy("again", f.config)
+	m.replicas[0] = again
+	again.pass(100)
+	m.advance(again, 0, 0)
+	m.check()
+	if again.last != nil || again.d.Stats().LateEvents > 0 {
+		m.t.Fatalf("once more: %v, %d late events", again.last, again.d.Stats().LateEvents)
+	}
+}
+
+// passes makes passes until two in a row have nothing to do: what was behind may
+// hide from the first what an audit finds in the second.
+func (m *machine) passes(r *replica) {
+	for idle, n := 0, 0; idle < 2; n++ {
+		r.pass(3)
+		m.advance(r, 0, 0)
+		m.check()
+		if idle++; r.last != nil || r.passed > 0 {
+			idle = 0
+		}
+		if n > 100 {
+			m.t.Fatalf("passes do not come to an end: %v", r.last)
+		}
+	}
+}
+
+// heal keeps what was tasted, and has no more of it.
+func heal(all map[effect]*poison) map[effect]*poison {
+	for _, p := range all {
+		p.times = 0
+	}
+	return all
+}
+
+// checkNothingIsLeft: every committed event was applied by, or is a dead letter
+// of, every handler to which it is owed.
+func (m *machine) checkNothingIsLeft() {
+	synctest.Wait()
+	s := m.look()
+	for _, e := range m.events {
+		for _, sub := range subscriptions {
+			if m.owed(sub, e) && !e.excused && !e.dropped && !s.settled(sub, e) {
+				m.violated("event %s is lost for handler %s", e.ID, sub.Handler)
+			}
+			if e.committed > 0 && !e.stray && e.position.Compare(s.Cursor) > 0 {
+				m.violated("the cursor stays at %s, before event %s", s.Cursor, e.ID)
+			}
+		}
+	}
+	for sub, behind := range s.behind {
+		if behind != nil {
+			m.violated("%v stays behind, at %s", sub, behind)
+		}
+	}
+	if len(s.Attempts) > 0 {
+		m.violated("failures of settled events are not forgotten: %v", s.Attempts)
+	}
+	if !m.broken {
+		for _, r := range m.replicas {
+			if r.d.Stats().LateEvents > 0 {
+				m.violated("%s: %d late events, and nobody has stamped any", r, r.d.Stats().LateEvents)
+			}
+		}
+	}
+	m.report()
+}

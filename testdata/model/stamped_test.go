@@ -1,0 +1,243 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/outboxtest"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// stamped is an outbox in memory that does what PostgreSQL and MySQL do: a row
+// is stamped when it is written, by a clock that may be set back, and becomes
+// visible when its transaction commits. Beside rows, it is a [memstore.Store].
+type stamped struct {
+	*memstore.Store
+	rows *memstore.Table[rowKey, persistence.Record]
+
+	mu   sync.Mutex
+	set  time.Duration           // how far the clock was set
+	last time.Time               // the last stamp, since the clock was set
+	open map[*producer]time.Time // the first stamp of each open transaction
+}
+
+type rowKey struct {
+	micros int64
+	id     string
+}
+
+// producer is a transaction that may have written rows. It has a size, so that
+// each has an address of its own.
+type producer struct{ _ byte }
+
+type producerKey struct{}
+
+func newStamped() *stamped {
+	s := &stamped{Store: memstore.New(), open: map[*producer]time.Time{}}
+	s.rows = memstore.NewTable[rowKey, persistence.Record](s.Store)
+	return s
+}
+
+// Atomically implements [persistence.Transactor]. A transaction is open until
+// its rows are visible.
+func (s *stamped) Atomically(ctx context.Context, fn func(context.Context) error) error {
+	if persistence.Holds(ctx, s.Store) {
+		return s.Store.Atomically(ctx, fn)
+	}
+	p := new(producer)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, p)
+	}()
+	return s.Store.Atomically(context.WithValue(ctx, producerKey{}, p), fn)
+}
+
+// Append implements [persistence.OutboxStore].
+func (s *stamped) Append(ctx context.Context, records ...persistence.Record) error {
+	if _, err := persistence.Current(ctx, s.Store); err != nil {
+		return err
+	}
+	if err := persistence.Validate("stamped", persistence.DefaultMaxPayload, records...); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, r := range records {
+		r.CreatedTime = s.stamp(ctx.Value(producerKey{}).(*producer))
+		r.Payload = bytes.Clone(r.Payload)
+		if err := s.rows.Put(ctx, rowKey{r.CreatedTime.UnixMicro(), r.ID}, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stamped) stamp(p *producer) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = s.next()
+	if first, ok := s.open[p]; !ok || s.last.Before(first) {
+		s.open[p] = s.last
+	}
+	return s.last
+}
+
+// next returns the next stamp. A clock moves on between two statements, unlike
+// that of a bubble.
+func (s *stamped) next() time.Time {
+	next := s.now()
+	if after := s.last.Add(time.Microsecond); next.Before(after) {
+		next = after
+	}
+	return next
+}
+
+func (s *stamped) now() time.Time {
+	return time.Now().Add(s.set).UTC().Truncate(time.Microsecond)
+}
+
+// step sets the clock.
+func (s *stamped) step(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set += by
+	s.last = time.Time{}
+}
+
+// SafeMark implements [persistence.OutboxStore].
+func (s *stamped) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
+	if ctx.Err() != nil {
+		return persistence.SafeMark{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mark := persistence.SafeMark{Time: s.next(), Now: s.now()}
+	for _, first := range s.open {
+		if first.Before(mark.Time) {
+			mark.Time = first
+		}
+	}
+	return mark, nil
+}
+
+// ReadAfter implements [persistence.OutboxStore].
+func (s *stamped) ReadAfter(ctx context.Context, after persistence.Cursor, limit int) ([]persistence.Record, error) {
+	mark, err := s.SafeMark(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+	if i := slices.IndexFunc(records, func(r persistence.Record) bool { return !r.CreatedTime.Before(mark.Time) }); i >= 0 {
+		records = records[:i]
+	}
+	return records, err
+}
+
+// ReadWindow implements [persistence.OutboxStore].
+func (s *stamped) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+	if err := persistence.CheckLimit(read.Limit); err != nil {
+		return nil, err
+	}
+	var found []persistence.Record
+	fresh, size, frontier := 0, 0, read.Edge()
+	for _, r := range s.visible(ctx) {
+		late := r.Cursor().Compare(frontier) <= 0
+		if r.Cursor().Compare(read.After) <= 0 || late && read.Known != nil && read.Known(r.Cursor()) {
+			continue
+		}
+		if !late {
+			if fresh == read.Limit || read.MaxBytes > 0 && size >= read.MaxBytes {
+				break
+			}
+			fresh++
+			size += len(r.Payload)
+		}
+		r.Payload = bytes.Clone(r.Payload)
+		found = append(found, r)
+	}
+	return found, ctx.Err()
+}
+
+// CountRows implements [persistence.OutboxStore].
+func (s *stamped) CountRows(ctx context.Context, from, to time.Time) ([]persistence.Bucket, error) {
+	var buckets []persistence.Bucket
+	for _, r := range s.visible(ctx) {
+		if r.CreatedTime.Before(from) || !r.CreatedTime.Before(to) {
+			continue
+		}
+		start := persistence.BucketStart(r.CreatedTime)
+		if n := len(buckets); n == 0 || !buckets[n-1].Start.Equal(start) {
+			buckets = append(buckets, persistence.Bucket{Start: start})
+		}
+		buckets[len(buckets)-1].Rows++
+	}
+	return buckets, ctx.Err()
+}
+
+// visible returns the committed rows, in order.
+func (s *stamped) visible(ctx context.Context) []persistence.Record {
+	var all []persistence.Record
+	for _, r := range s.rows.All(persistence.Detach(ctx)) {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b persistence.Record) int { return a.Cursor().Compare(b.Cursor()) })
+	return all
+}
+
+// insert writes a row as somebody else would, with a stamp of his own.
+func (s *stamped) insert(ctx context.Context, r persistence.Record) error {
+	return s.Store.Atomically(ctx, func(ctx context.Context) error {
+		return s.rows.Put(ctx, rowKey{r.CreatedTime.UnixMicro(), r.ID}, r)
+	})
+}
+
+func openStamped() backend {
+	store := newStamped()
+	f := newEffects(store.Store)
+	return backend{apply: f.apply, applied: f.applied, step: store.step, Backend: store.backend()}
+}
+
+func (s *stamped) backend() outboxtest.Backend {
+	state := memstore.NewTable[string, string](s.Store)
+	return outboxtest.Backend{
+		Transactor:  s,
+		Outbox:      s,
+		Cursors:     s,
+		Admin:       s,
+		Idempotency: s,
+		DeadLetters: s,
+		Insert:      s.insert,
+		Put:         state.Put,
+		Get: func(ctx context.Context, key string) (string, error) {
+			value, _ := state.Get(ctx, key)
+			return value, nil
+		},
+		EndTransaction: func(ctx context.Context) error { return s.Abort(ctx, memstore.ErrDeadlock) },
+		FailCommit:     func(ctx context.Context) error { return s.Store.FailCommit(ctx, errors.New("disk full")) },
+	}
+}
+
+// The outbox of the model keeps the contract that every database keeps.
+func TestStampedConforms(t *testing.T) {
+	outboxtest.Run(t, func(testing.TB) outboxtest.Backend {
+		s := newStamped()
+		b := s.backend()
+		b.Retention = s
+		insert := b.Insert
+		b.Insert = func(ctx context.Context, r persistence.Record) error {
+			if r.CreatedTime.IsZero() {
+				return s.Atomically(ctx, func(ctx context.Context) error { return s.Append(ctx, r) })
+			}
+			return insert(ctx, r)
+		}
+		return b
+	})
+}
