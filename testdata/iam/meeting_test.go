@@ -35,9 +35,11 @@ func (m meeting) meet(ctx context.Context) error {
 type meetingTransactor struct {
 	persistence.Transactor
 	meeting meeting
+	begins  func()
 }
 
 func (t meetingTransactor) Atomically(ctx context.Context, fn func(context.Context) error) error {
+	t.begins()
 	if err := t.meeting.meet(ctx); err != nil {
 		return err
 	}
@@ -102,4 +104,19 @@ func (s askedStore) Record(ctx context.Context, markers ...persistence.Marker) (
 		s.asked.add(m.Event.ID, s.name)
 	}
 	return s.IdempotencyStore.Record(ctx, markers...)
+}
+
+// expiredCursors hands out leases that have expired, once it is time to.
+type expiredCursors struct {
+	persistence.OutboxCursorStore
+	ready chan struct{}
+}
+
+func (c expiredCursors) Acquire(ctx context.Context, dispatcher, owner string, _ time.Duration) (persistence.Lease, error) {
+	select {
+	case <-c.ready:
+		return c.OutboxCursorStore.Acquire(ctx, dispatcher, owner, 0)
+	case <-ctx.Done():
+		return persistence.Lease{}, errAlone
+	}
 }

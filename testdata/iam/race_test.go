@@ -2,8 +2,11 @@ package iam_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -46,7 +49,8 @@ func TestRaceWithoutMarkers(t *testing.T) {
 	})
 }
 
-// race is two dispatchers of one name that deliver the same events.
+// race is two dispatchers of one name that deliver the same events: the second
+// takes over while the first is at work.
 type race struct {
 	fixture
 	users   []string
@@ -85,12 +89,26 @@ func (r *race) run(t testing.TB, idempotency persistence.IdempotencyStore) {
 	group, ctx := errgroup.WithContext(t.Context())
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for _, name := range []string{"first", "second"} {
-		tx := meetingTransactor{r.outbox, r.meeting}
-		d := events.NewDispatcher(r.outbox, r.outbox, tx, askedStore{blind{idempotency}, name, r.asked})
+	atWork := make(chan struct{}) // the first one, with a lease that has expired
+	for name, c := range map[string]expiredCursors{
+		"first":  {r.outbox, make(chan struct{})},
+		"second": {r.outbox, atWork},
+	} {
+		tx := meetingTransactor{r.outbox, r.meeting, func() {}}
+		if name == "first" {
+			close(c.ready)
+			tx.begins = sync.OnceFunc(func() { close(atWork) })
+		}
+		d := events.NewDispatcher(r.outbox, c, tx, askedStore{blind{idempotency}, name, r.asked},
+			events.WithConcurrency(1), events.WithLease(time.Hour))
 		require.NoError(t, d.Subscribe(app.UserSuspended, app.RevokeKeysHandler, r.handle))
 		group.Go(func() error {
 			settled, err := d.RunOnce(ctx, 100)
+			if name == "first" && errors.Is(err, persistence.ErrLeaseLost) {
+				err = nil
+			} else if name == "first" {
+				err = fmt.Errorf("the first dispatcher has not lost its lease: %w", err)
+			}
 			if err == nil && settled != len(r.users) {
 				err = fmt.Errorf("the %s dispatcher settled %d events, not %d", name, settled, len(r.users))
 			}
