@@ -124,15 +124,20 @@ func newOwner() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), NewID())
 }
 
+// spareConnections are those that the dispatcher itself needs: to read and save,
+// and to renew the lease.
+const spareConnections = 2
+
 // width returns how many lanes run at once.
 func (d *Dispatcher) width() int {
 	if d.concurrency > 0 {
 		return d.concurrency
 	}
-	if single, ok := d.tx.(persistence.SingleWriter); ok && single.SingleWriter() {
-		return 1
+	limited, ok := d.tx.(persistence.TransactionLimit)
+	if !ok || limited.MaxTransactions() == 0 {
+		return DefaultConcurrency
 	}
-	return DefaultConcurrency
+	return min(DefaultConcurrency, max(1, limited.MaxTransactions()-spareConnections))
 }
 
 // Subscribe registers a handler for a type of event. Subscribe before the first

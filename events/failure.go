@@ -33,6 +33,10 @@ func (p *permanent) Unwrap() error { return p.error }
 // as one attempt, so that nothing is tried for ever.
 const faultsPerAttempt = 10
 
+// mostFaultBackoff bounds the wait after such a fault: when the database is back,
+// nobody should have to wait for long.
+const mostFaultBackoff = 10 * time.Second
+
 // fail decides what a failed try means. It reports whether it settled the
 // delivery.
 func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause error) (settled bool) {
@@ -40,7 +44,9 @@ func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause erro
 		return t.postpone(r, dl, cause)
 	}
 	if _, ok := errors.AsType[*permanent](cause); ok && entered {
-		dl.failures++
+		if !dl.counted {
+			dl.failures++
+		}
 		return t.giveUp(r, dl, cause)
 	}
 	if !entered || t.d.isTransient(cause) && !errors.Is(cause, errHandlerTimeout) {
@@ -79,7 +85,7 @@ func (t *term) record(dl *delivery, cause error, wait time.Duration) error {
 
 // postpone tries a delivery again later, without spending an attempt.
 func (t *term) postpone(r persistence.Record, dl *delivery, cause error) (settled bool) {
-	dl.due = time.Now().Add(t.d.backoff.after(max(1, dl.faults)))
+	dl.due = time.Now().Add(min(mostFaultBackoff, t.d.backoff.after(max(1, dl.faults))))
 	if t.ctx.Err() == nil {
 		t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: delivery postponed", t.d.about(r, dl, cause)...)
 	}

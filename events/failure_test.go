@@ -67,6 +67,14 @@ func TestATransientFaultSpendsNoAttemptUntilThereAreMany(t *testing.T) {
 	})
 }
 
+func TestAFaultIsSoonTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries, _ := attempts(t, time.Minute, func(int, context.Context) error { return memstore.ErrDeadlock },
+			events.WithBackoff(20*time.Second, time.Hour))
+		require.GreaterOrEqual(t, len(tries), 6)
+	})
+}
+
 func TestAHandlerThatTakesTooLongHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries, letters := attempts(t, time.Hour, func(_ int, ctx context.Context) error {

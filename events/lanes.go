@@ -11,6 +11,9 @@ import (
 // different ones in parallel. It is safe for concurrent use.
 type lanes struct {
 	width int // how many run at once
+	// single puts everything into one lane, which keeps the order of reading,
+	// and stops at the failing event.
+	single bool
 	// deliver tries an entry. Unless that settled it, it returns when to try
 	// again; the zero time is never.
 	deliver func(*entry) (settled bool, again time.Time)
@@ -62,10 +65,8 @@ func (l *lanes) add(entries ...*entry) {
 	l.schedule()
 }
 
-// keyOf puts everything into one lane where one runs at a time, which keeps the
-// order of reading, and stops at the failing event.
 func (l *lanes) keyOf(r persistence.Record) laneKey {
-	if l.width == 1 {
+	if l.single {
 		return laneKey{}
 	}
 	return laneKey{r.AccountID, r.AggregateType, r.AggregateID}

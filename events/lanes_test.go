@@ -104,6 +104,35 @@ func TestAConcurrencyOfOneKeepsTheOrderOfReadingAndStopsAtAFailure(t *testing.T)
 	})
 }
 
+// narrow is a database on which one transaction can be open at a time.
+type narrow struct{ *memstore.Store }
+
+func (narrow) MaxTransactions() int { return 1 }
+
+func TestADatabaseWithASingleWriterHasOneLaneAndStillNobodyWaitsForAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied log
+		running := 0
+		d := events.NewDispatcher(store, store, narrow{store}, store)
+		require.NoError(t, d.Subscribe("t", "h", applied.handler(func(_ context.Context, evt events.Event) error {
+			running++
+			require.Equal(t, 1, running)
+			time.Sleep(time.Millisecond)
+			running--
+			if evt.ID == "poison" {
+				return errBroken
+			}
+			return nil
+		})))
+		publish(t, store, of("sick", "poison"), of("a", "a1"), of("b", "b1"), of("a", "a2"))
+		r := poll(t, d, nil)
+		elapse(500 * time.Millisecond)
+		require.ElementsMatch(t, []string{"a1", "a2", "b1"}, applied.all())
+		r.stop()
+	})
+}
+
 func TestABusyHandlerLetsTheNextBatchBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

@@ -53,12 +53,15 @@ func WithMaxAttempts(n int) Option {
 }
 
 // WithConcurrency sets how many events are delivered at the same time; at least
-// 1. Those of one aggregate are delivered one after the other all the same. A
-// concurrency of 1 keeps the order of reading over all aggregates, and lets a
-// failing event hold back all later ones.
+// 1. Those of one aggregate are delivered one after the other all the same.
 //
-// The default is [DefaultConcurrency], or 1 where the database has a single
-// writer. Handlers need as many connections, and the dispatcher two more.
+// A concurrency of 1 keeps the order of reading over all aggregates, and so lets
+// a failing event hold back all later ones, until it is a dead letter.
+//
+// The default is [DefaultConcurrency], or what the database can do: one at a
+// time where it has a single writer, and two less than the connections of the
+// pool, which the dispatcher itself needs. It lets no event hold back those of
+// another aggregate, even if it comes to one at a time.
 func WithConcurrency(n int) Option {
 	return func(d *Dispatcher) {
 		d.concurrency = n

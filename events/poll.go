@@ -73,6 +73,7 @@ type poller struct {
 	interval time.Duration
 	batch    int
 	onError  func(error)
+	standing bool // by, and has said so
 }
 
 // tell passes an error on.
@@ -94,9 +95,15 @@ func (p *poller) pass(err error) {
 func (p *poller) stand(ctx context.Context) *term {
 	t, err := p.d.begin(ctx, context.WithoutCancel(ctx), true)
 	if err == nil {
+		p.standing = false
 		return t
 	}
-	if !errors.Is(err, persistence.ErrLeaseHeld) && ctx.Err() == nil {
+	if errors.Is(err, persistence.ErrLeaseHeld) {
+		if !p.standing {
+			p.d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: standing by", slog.String("dispatcher", p.d.name), slog.Any("error", err))
+		}
+		p.standing = true
+	} else if ctx.Err() == nil {
 		p.tell(ctx, err)
 	}
 	sleep(ctx, ctx, jittered(p.interval))

@@ -70,7 +70,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	}
 	t := &term{d: d, lease: lease, patient: patient, began: began, changed: make(chan struct{}, 1)}
 	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(base, passing{d}, true))
-	t.lanes = &lanes{width: d.width(), deliver: t.deliver, changed: t.changed, byKey: map[laneKey]*lane{}}
+	t.lanes = &lanes{width: d.width(), single: d.concurrency == 1, deliver: t.deliver, changed: t.changed, byKey: map[laneKey]*lane{}}
 	if err := t.resume(ctx); err != nil {
 		err = errors.Join(d.unregister(err), t.release(ctx))
 		t.cancel(errStopped)

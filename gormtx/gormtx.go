@@ -19,7 +19,7 @@ import (
 type Outbox struct {
 	persistence.Transactor
 	persistence.FaultJudge
-	persistence.SingleWriter
+	persistence.TransactionLimit
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
@@ -75,7 +75,7 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 type GormTransactor struct {
 	persistence.Transactor
 	persistence.FaultJudge
-	persistence.SingleWriter
+	persistence.TransactionLimit
 }
 
 // NewGormTransactor returns the transactor of a database.
@@ -125,7 +125,7 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	cfg.Database = pool.DB
 	cfg.Dialect = dialect
 	cfg.Pool = pool
-	cfg.OneConnection = pool.OneConnection
+	cfg.MaxConnections = pool.MaxConnections
 	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return begin(ctx, db, pool.DB, dialect) }
 	cfg.Session = func(ctx context.Context) (sqlstore.Session, error) { return stdsql.OpenSession(ctx, pool.DB) }
 	return sqlstore.New(cfg)

@@ -35,9 +35,9 @@ type FaultJudge interface {
 	IsTransient(err error) bool
 }
 
-// SingleWriter is what a [Transactor] may implement, too, to tell that its
-// transactions run one after the other, so that concurrency gains nothing.
-type SingleWriter interface {
-	// SingleWriter reports whether a second transaction waits for the first.
-	SingleWriter() bool
+// TransactionLimit is what a [Transactor] may implement, too, to tell how many
+// of its transactions can be open at once, so that nobody waits in vain.
+type TransactionLimit interface {
+	// MaxTransactions returns the limit; 0 is none.
+	MaxTransactions() int
 }

@@ -19,9 +19,9 @@ type Config struct {
 	MaxPayload int
 	// Pool runs statements outside of any transaction.
 	Pool Conn
-	// OneConnection reports whether the pool has no connection to spare while a
-	// transaction is open.
-	OneConnection func() bool
+	// MaxConnections returns how many connections the pool has at most; 0 is no
+	// limit.
+	MaxConnections func() int
 	// Begin opens a transaction. What it returns is a Conn, too.
 	Begin func(context.Context) (persistence.Tx, error)
 	// Session opens a connection of its own.
@@ -45,7 +45,7 @@ type Store struct {
 
 var (
 	_ persistence.Transactor        = (*Store)(nil)
-	_ persistence.SingleWriter      = (*Store)(nil)
+	_ persistence.TransactionLimit  = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
@@ -87,9 +87,15 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
 }
 
-// SingleWriter implements persistence.SingleWriter.
-func (s *Store) SingleWriter() bool {
-	return s.cfg.Invalid == nil && (s.cfg.Dialect.OneWriter || s.cfg.OneConnection())
+// MaxTransactions implements persistence.TransactionLimit.
+func (s *Store) MaxTransactions() int {
+	switch {
+	case s.cfg.Invalid != nil:
+		return 0
+	case s.cfg.Dialect.OneWriter:
+		return 1
+	}
+	return s.cfg.MaxConnections()
 }
 
 // transaction runs fn in a transaction of its own, whatever ctx carries.
@@ -140,7 +146,7 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 		return nil, s.cfg.Invalid
 	}
 	if persistence.Holds(ctx, s.cfg.Database) {
-		if s.cfg.OneConnection() {
+		if s.cfg.MaxConnections() == 1 {
 			return nil, fmt.Errorf("outbox table %s: %w, which holds the pool's only connection: call it after the transaction, or give the pool a second connection", s.table, persistence.ErrInTransaction)
 		}
 		if a == writing && s.cfg.Dialect.OneWriter {

@@ -54,12 +54,12 @@ func torn(t *testing.T, rows ...[2]string) (*sqlstore.Store, *tearing, func(id s
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	conn := &tearing{Conn: stdsql.Pool{DB: db}}
 	store := sqlstore.New(sqlstore.Config{
-		Database:      db,
-		Dialect:       sqlstore.SQLite,
-		MaxPayload:    1000,
-		Pool:          conn,
-		OneConnection: stdsql.Pool{DB: db}.OneConnection,
-		Begin:         func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, sqlstore.SQLite) },
+		Database:       db,
+		Dialect:        sqlstore.SQLite,
+		MaxPayload:     1000,
+		Pool:           conn,
+		MaxConnections: stdsql.Pool{DB: db}.MaxConnections,
+		Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, sqlstore.SQLite) },
 	})
 	require.NoError(t, store.Migrate(t.Context()))
 	store.TearViews()

@@ -27,8 +27,9 @@ func (p Pool) Query(ctx context.Context, query string, args []any, row func(func
 	return forEachRow(ctx, p.DB, query, args, row)
 }
 
-// OneConnection reports whether the pool is limited to a single connection.
-func (p Pool) OneConnection() bool { return p.DB.Stats().MaxOpenConnections == 1 }
+// MaxConnections returns how many connections the pool has at most; 0 is no
+// limit.
+func (p Pool) MaxConnections() int { return p.DB.Stats().MaxOpenConnections }
 
 // Session is a sqlstore.Session: a connection taken out of the pool.
 type Session struct{ conn *sql.Conn }

@@ -95,8 +95,8 @@ func crashingStore(a aged, c *crash) *sqlstore.Store {
 	dialect := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL}[a.db.Name()]
 	return sqlstore.New(sqlstore.Config{
 		Database: pool, Dialect: dialect, Naming: schema.Naming{Prefix: a.prefix}, MaxPayload: 1,
-		Pool:          crashingPool{stdsql.Pool{DB: pool}, c},
-		OneConnection: func() bool { return false },
+		Pool:           crashingPool{stdsql.Pool{DB: pool}, c},
+		MaxConnections: func() int { return 0 },
 		Begin: func(ctx context.Context) (persistence.Tx, error) {
 			tx, err := stdsql.Begin(ctx, pool, dialect)
 			return crashingTx{tx, c}, err

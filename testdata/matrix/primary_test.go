@@ -54,7 +54,7 @@ func TestPostgresReadsOnlyFromThePrimary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := sqlstore.New(sqlstore.Config{
 				Database: pool, Dialect: sqlstore.Postgres, MaxPayload: 1,
-				Pool: rewriting{stdsql.Pool{DB: pool}, c.rewrite}, OneConnection: func() bool { return false },
+				Pool: rewriting{stdsql.Pool{DB: pool}, c.rewrite}, MaxConnections: func() int { return 0 },
 			})
 			for _, after := range []persistence.Cursor{{}, rows[0].Cursor()} { // with and without rows
 				_, err := store.ReadAfter(t.Context(), after, 10)

@@ -130,7 +130,7 @@ func TestServersThatAnswerOtherwiseAreRefused(t *testing.T) {
 			} {
 				store := sqlstore.New(sqlstore.Config{
 					Database: pool, Dialect: dialects[db.Name()], MaxPayload: 1,
-					Pool: rewriting{stdsql.Pool{DB: pool}, as.rewrite}, OneConnection: func() bool { return false },
+					Pool: rewriting{stdsql.Pool{DB: pool}, as.rewrite}, MaxConnections: func() int { return 0 },
 				})
 				_, err := store.ReadAfter(t.Context(), persistence.Cursor{}, 1)
 				if !as.refused {

@@ -56,12 +56,12 @@ func TestMariaDBWindowFromATornViewIsMended(t *testing.T) {
 			dialect := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL}[gormDB.Name()]
 			conn := &tearing{Conn: stdsql.Pool{DB: db}, statement: dialect.Text("ReadWindow", schema.Naming{})}
 			store := sqlstore.New(sqlstore.Config{
-				Database:      db,
-				Dialect:       dialect,
-				MaxPayload:    1000,
-				Pool:          conn,
-				OneConnection: stdsql.Pool{DB: db}.OneConnection,
-				Begin:         func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, dialect) },
+				Database:       db,
+				Dialect:        dialect,
+				MaxPayload:     1000,
+				Pool:           conn,
+				MaxConnections: stdsql.Pool{DB: db}.MaxConnections,
+				Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, dialect) },
 			})
 			require.NoError(t, store.Migrate(t.Context()))
 			for _, id := range []string{"a", "b"} {
