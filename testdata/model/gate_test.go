@@ -7,13 +7,19 @@ import (
 	"sync"
 )
 
-// errCrashed is what a replica that has crashed sees of its database.
-var errCrashed = errors.New("the replica has crashed")
+var (
+	// errCrashed is what a replica that has crashed sees of its database.
+	errCrashed = errors.New("the replica has crashed")
+	// errFault is what one that lives sees of a call that failed, or whose answer
+	// was lost.
+	errFault = errors.New("the connection is lost")
+)
 
 // gate stops every call of a replica until it is let through, or the replica
 // crashes.
 type gate struct {
 	dead chan struct{}
+	once sync.Once
 
 	mu      sync.Mutex
 	waiting []*call
@@ -21,26 +27,58 @@ type gate struct {
 
 type call struct {
 	point string
-	pass  chan struct{}
+	pass  chan fate
 }
+
+// fate is what becomes of a call.
+type fate int
+
+const (
+	made     fate = iota
+	unmade        // it fails
+	unheard       // it is made, and its answer is lost
+	orphaned      // the replica has crashed
+)
 
 func newGate() *gate { return &gate{dead: make(chan struct{})} }
 
 // enter waits to be let through, under a name that says what comes next.
-func (g *gate) enter(point string) error {
+func (g *gate) enter(point string) fate {
 	if g.crashed() {
-		return errCrashed
+		return orphaned
 	}
-	c := &call{point, make(chan struct{})}
+	c := &call{point, make(chan fate, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, c)
 	g.mu.Unlock()
 	select {
-	case <-c.pass:
-		return nil
+	case f := <-c.pass:
+		return f
 	case <-g.dead:
-		return errCrashed
+		return orphaned
 	}
+}
+
+// through makes a call when the gate lets it through.
+func through[T any](g *gate, point string, do func() (T, error)) (result T, err error) {
+	switch g.enter(point) {
+	case orphaned:
+		return result, errCrashed
+	case unmade:
+		return result, errFault
+	case unheard:
+		if result, err = do(); err == nil {
+			err = errFault
+		}
+		return result, err
+	default:
+		return do()
+	}
+}
+
+// nothing makes a function for through of one that returns an error only.
+func nothing(do func() error) func() (struct{}, error) {
+	return func() (struct{}, error) { return struct{}{}, do() }
 }
 
 // stopped returns the number of calls that wait.
@@ -53,7 +91,7 @@ func (g *gate) stopped() int {
 // release lets one call through, and returns its name. Which one, the seed says:
 // it is spent, so that the next choice is another one. A seed of 0 always
 // chooses the first by name.
-func (g *gate) release(seed *int) string {
+func (g *gate) release(seed *int, f fate) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	slices.SortStableFunc(g.waiting, func(a, b *call) int { return strings.Compare(a.point, b.point) })
@@ -61,12 +99,12 @@ func (g *gate) release(seed *int) string {
 	*seed /= len(g.waiting)
 	c := g.waiting[i]
 	g.waiting = slices.Delete(g.waiting, i, i+1)
-	close(c.pass)
+	c.pass <- f
 	return c.point
 }
 
 // crash ends every call that waits, and all that follow.
-func (g *gate) crash() { close(g.dead) }
+func (g *gate) crash() { g.once.Do(func() { close(g.dead) }) }
 
 func (g *gate) crashed() bool {
 	select {

@@ -54,11 +54,14 @@ var choices = []choice{
 	}},
 	{6, func(t *rapid.T) operation { return advance{replicas.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")} }},
 	{1, func(t *rapid.T) operation { return cancel{replicas.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")} }},
+	{2, func(t *rapid.T) operation {
+		return fault{replicas.Draw(t, ""), rapid.IntRange(0, 20).Draw(t, ""), seeds.Draw(t, ""), rapid.Bool().Draw(t, "")}
+	}},
 	{2, func(t *rapid.T) operation { return crash{replicas.Draw(t, "")} }},
 	{2, func(t *rapid.T) operation { return deploy{replicas.Draw(t, ""), configs.Draw(t, "")} }},
 	{3, func(t *rapid.T) operation {
 		return spoil{back.Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""),
-			rapid.SampledFrom([]string{"error", "permanent", "panic", "transient"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
+			rapid.SampledFrom([]string{"error", "permanent", "panic", "exit", "transient", "kill"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
 	}},
 	{4, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
 	{1, func(t *rapid.T) operation { return rewind{back.Draw(t, ""), rapid.Bool().Draw(t, "")} }},

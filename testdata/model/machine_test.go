@@ -90,13 +90,13 @@ func (m *machine) sleep(d time.Duration) {
 // the pass ends, or until Poll has nothing to do. It stops where the replica
 // waits for another one.
 func (m *machine) advance(r *replica, calls, seed int) {
-	var made []string
-	defer func() { m.log("   %s: %s", r, strings.Join(made, ", ")) }()
+	var through []string
+	defer func() { m.log("   %s: %s", r, strings.Join(through, ", ")) }()
 	for n := 0; r.busy && (calls == 0 || n < calls); n++ {
 		if !m.await(r, calls == 0 && r.polls && n > 0) {
 			return
 		}
-		made = append(made, r.release(&seed))
+		through = append(through, r.release(&seed, made))
 		synctest.Wait()
 		if n > 2000 {
 			m.t.Fatalf("%s does not come to an end", r)

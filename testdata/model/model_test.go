@@ -1,6 +1,7 @@
 package model
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/onward-go/outbox/events"
@@ -17,6 +18,7 @@ type model struct {
 	// interrupted is how often a replica was stopped at work. Each may have cost
 	// an event an attempt.
 	interrupted int
+	faults      int // calls that have failed
 
 	begins map[persistence.Subscription]persistence.Cursor // now
 	began  map[persistence.Subscription]persistence.Cursor // at first
@@ -84,6 +86,11 @@ func (m *model) taste(it effect) error {
 		panic(errPoison)
 	case "transient":
 		return errTransient
+	case "kill":
+		return errKilled
+	case "exit":
+		runtime.Goexit()
+		return nil
 	default:
 		return errPoison
 	}

@@ -3,11 +3,10 @@ package model
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/events"
-	"github.com/onward-go/outbox/memstore"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -83,23 +82,28 @@ var subscriptions = []persistence.Subscription{{EventType: "t", Handler: "A"}, {
 
 // handler returns a handler that notes its effect, unless the event is poison
 // for it.
-func (r *replica) handler(name string) events.Handler {
+func (r *replica) handler(handler string) events.Handler {
 	return func(ctx context.Context, e events.Event) error {
-		it := effect{name, e.ID}
-		if err := r.inTransaction(ctx, "apply "+e.ID+"/"+name); err != nil {
+		it := effect{handler, e.ID}
+		_, err := inTransaction(ctx, r, "apply "+name(e.ID, handler), nothing(func() error { return r.m.backend.apply(ctx, it) }))
+		if err != nil {
 			return err
 		}
-		if err := r.m.backend.apply(ctx, it); err != nil {
-			return err
+		err = r.m.taste(it)
+		if errors.Is(err, errKilled) {
+			r.m.interrupted++
+			r.crash()
+			r.cancel()
 		}
-		return r.m.model.taste(it)
+		return err
 	}
 }
 
 // The errors of handlers.
 var (
 	errPoison    = errors.New("poison")
-	errTransient = fmt.Errorf("transient poison: %w", memstore.ErrDeadlock)
+	errTransient = errors.New("transient poison")
+	errKilled    = errors.New("the handler has killed the process")
 )
 
 // start begins a pass or Poll, on a goroutine of its own.
@@ -120,7 +124,8 @@ func (r *replica) ended(err error) {
 	case r.fencedOff && !errors.Is(err, persistence.ErrLeaseLost):
 		r.m.violated("%s: the lease was lost, and the pass returns: %v", r, err)
 	case err != nil && !expected(err):
-		r.m.violated("%s: the pass returns: %v", r, err)
+		line, _, _ := strings.Cut(err.Error(), "\n") // without the stack, which is never the same
+		r.m.violated("%s: the pass returns: %s", r, line)
 	}
 }
 
@@ -128,14 +133,14 @@ func (r *replica) ended(err error) {
 // sequence.
 func expected(err error) bool {
 	for _, target := range []error{
-		errPoison, errTransient, events.ErrDeadLettered, persistence.ErrLeaseHeld, persistence.ErrLeaseLost,
+		errPoison, errTransient, errFault, events.ErrDeadLettered, persistence.ErrLeaseHeld, persistence.ErrLeaseLost,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, target) {
 			return true
 		}
 	}
-	return false
+	return strings.Contains(err.Error(), "runtime.Goexit")
 }
 
 func (r *replica) pass(limit int) {

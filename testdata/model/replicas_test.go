@@ -77,6 +77,30 @@ func (o crash) do(m *machine) {
 	m.crash(r)
 }
 
+// fault lets some calls through, if it is 0, none, and has the next one fail, or
+// be made and its answer lost.
+type fault struct {
+	replica, calls, seed int
+	unheard              bool
+}
+
+func (o fault) do(m *machine) {
+	r := m.replicas[o.replica]
+	if o.calls > 0 {
+		m.advance(r, o.calls, o.seed)
+	}
+	if !r.busy || r.crashed() || !m.await(r, false) {
+		return
+	}
+	m.interrupted++
+	m.faults++
+	fate := unmade
+	if o.unheard {
+		fate = unheard
+	}
+	m.log("   %s: %s fails", r, r.release(&o.seed, fate))
+}
+
 // spoil makes an event, one of the latest, poison for a handler for some times.
 type spoil struct {
 	event   int // from the latest back

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -16,28 +17,21 @@ type gatedOutbox struct {
 }
 
 func (o gatedOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	if err := o.r.enter("read"); err != nil {
-		return nil, err
-	}
-	return o.OutboxStore.ReadWindow(ctx, read)
+	return through(o.r.gate, "read", func() ([]persistence.Record, error) { return o.OutboxStore.ReadWindow(ctx, read) })
 }
 
 func (o gatedOutbox) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
-	if err := o.r.enter("mark"); err != nil {
-		return persistence.SafeMark{}, err
-	}
-	mark, err := o.OutboxStore.SafeMark(ctx)
-	if err == nil {
-		o.r.m.marked(mark.Time)
-	}
-	return mark, err
+	return through(o.r.gate, "mark", func() (persistence.SafeMark, error) {
+		mark, err := o.OutboxStore.SafeMark(ctx)
+		if err == nil {
+			o.r.m.marked(mark.Time)
+		}
+		return mark, err
+	})
 }
 
 func (o gatedOutbox) CountRows(ctx context.Context, from, to time.Time) ([]persistence.Bucket, error) {
-	if err := o.r.enter("count"); err != nil {
-		return nil, err
-	}
-	return o.OutboxStore.CountRows(ctx, from, to)
+	return through(o.r.gate, "count", func() ([]persistence.Bucket, error) { return o.OutboxStore.CountRows(ctx, from, to) })
 }
 
 // gatedTransactor stops before the commit, and where the database has one writer
@@ -54,36 +48,45 @@ type unitKey struct{}
 
 func (x gatedTransactor) Atomically(ctx context.Context, fn func(context.Context) error) error {
 	if x.r.m.OneWriter {
-		if err := x.r.enter("begin"); err != nil {
-			return err
-		}
-		return x.Transactor.Atomically(ctx, fn)
+		_, err := through(x.r.gate, "begin", nothing(func() error { return x.Transactor.Atomically(ctx, fn) }))
+		return err
 	}
-	u := &unit{}
-	return x.Transactor.Atomically(context.WithValue(ctx, unitKey{}, u), func(ctx context.Context) error {
+	u, fate := &unit{}, made
+	err := x.Transactor.Atomically(context.WithValue(ctx, unitKey{}, u), func(ctx context.Context) error {
 		if err := fn(ctx); err != nil {
 			return err
 		}
-		return x.r.enter("commit " + u.name)
+		fate = x.r.enter("commit " + u.name)
+		switch fate {
+		case orphaned:
+			return errCrashed
+		case unmade:
+			return errFault
+		}
+		return nil
 	})
+	if err == nil && fate == unheard {
+		return errFault
+	}
+	return err
 }
 
 // IsTransient implements [persistence.FaultJudge].
 func (x gatedTransactor) IsTransient(err error) bool {
 	judge, ok := x.Transactor.(persistence.FaultJudge)
-	return ok && judge.IsTransient(err)
+	return errors.Is(err, errFault) || errors.Is(err, errTransient) || ok && judge.IsTransient(err)
 }
 
-// inTransaction stops a call within a transaction. It does not where the
+// inTransaction makes a call within a transaction. It does not stop where the
 // database has one writer.
-func (r *replica) inTransaction(ctx context.Context, point string) error {
+func inTransaction[T any](ctx context.Context, r *replica, point string, do func() (T, error)) (T, error) {
 	if r.m.OneWriter {
-		return nil
+		return do()
 	}
 	if u, ok := ctx.Value(unitKey{}).(*unit); ok {
 		u.name = point
 	}
-	return r.enter(point)
+	return through(r.gate, point, do)
 }
 
 type gatedIdempotency struct {
@@ -92,25 +95,24 @@ type gatedIdempotency struct {
 }
 
 func (i gatedIdempotency) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
-	if err := i.r.inTransaction(ctx, "marker "+markers[0].Event.ID+"/"+markers[0].Handler); err != nil {
-		return nil, err
-	}
-	// A replica that has crashed does not wait for a racing twin any longer.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-i.r.dead:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return i.IdempotencyStore.Record(ctx, markers...)
+	return inTransaction(ctx, i.r, "marker "+name(markers[0].Event.ID, markers[0].Handler), func() ([]bool, error) {
+		// A replica that crashes does not wait for a racing twin any longer.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-i.r.dead:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		return i.IdempotencyStore.Record(ctx, markers...)
+	})
 }
 
 func (i gatedIdempotency) Applied(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
-	if err := i.r.enter("applied"); err != nil {
-		return nil, err
-	}
-	return i.IdempotencyStore.Applied(ctx, markers...)
+	return through(i.r.gate, "applied", func() ([]bool, error) { return i.IdempotencyStore.Applied(ctx, markers...) })
 }
+
+// name names a delivery.
+func name(event, handler string) string { return event + "/" + handler }
