@@ -44,13 +44,13 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 		if m[1] == "TestDocs" {
 			continue
 		}
-		require.Contains(t, tests, "func "+m[1]+"(t *testing.T)")
+		require.True(t, strings.Contains(tests, "func "+m[1]+"(t *testing.T)"), "there is no test %s", m[1])
 	}
 	rules := source(t, ".go")
 	names = ruleName.FindAllStringSubmatch(guarantees, -1)
 	require.NotEmpty(t, names)
 	for _, m := range names {
-		require.Contains(t, rules, `{"`+m[1]+`", func(s *suite)`)
+		require.True(t, strings.Contains(rules, `{"`+m[1]+`", func(s *suite)`), "there is no rule %q", m[1])
 	}
 }
 

@@ -12,7 +12,7 @@
 //	│ change an aggregate → Publish    │      │ marker → handler changes another   │
 //	└────────────────┬─────────────────┘      └──────────────────▲─────────────────┘
 //	                 ▼                                           │
-//	           outbox table ──── ReadAfter(cursor) ────► Dispatcher ────► cursor
+//	           outbox table ────── read forward ───────► Dispatcher ────► cursor
 //
 // The outbox table is write-only. The cursor, failure counts and dead letters
 // are in sidecar tables; see package persistence for the contracts, and
@@ -30,20 +30,29 @@
 // aggregates there is no order. An event refers to its aggregate by id: reload
 // what you need, in the handler's transaction.
 //
+// # Lanes
+//
+// Events of one aggregate are delivered one after the other, those of different
+// aggregates in parallel ([WithConcurrency]). Every visible event is delivered at
+// once; only the durable cursor waits, for what is not settled and for what may
+// still appear before it. So neither a failing event nor a producer that keeps
+// its transaction open delays another aggregate, within a window ([WithWindow]).
+//
+// # Replicas
+//
+// Any number of replicas may run a dispatcher of the same name. One holds the
+// lease and works, the others stand by ([WithLease]). During a rolling deploy a
+// handler gets what an older holder, which does not know it, has passed.
+//
 // # Failures
 //
-// A handler that fails is tried again. After [WithMaxAttempts] failures the
-// event becomes a dead letter for that handler, and the cursor moves on. Until
-// then the dispatcher stops at the event; the event's other handlers have run.
+// A handler that fails is tried again after a back-off ([WithBackoff]). After
+// [WithMaxAttempts] failures, or one that is [Permanent], the event becomes a
+// dead letter for that handler, and its aggregate goes on. What is not the
+// event's fault, such as a deadlock or a lost connection, spends no attempt.
 //
 // # Logs
 //
-// [WithLogger] takes a slog.Logger. Messages are constant:
-//
-//	level  message                           attributes
-//	WARN   outbox: handler failed            dispatcher, event_id, event_type, aggregate_type, aggregate_id, handler, attempts, max_attempts, error
-//	ERROR  outbox: event dead-lettered       the same
-//	ERROR  outbox: pass failed               dispatcher, error
-//
-// Payloads are never logged.
+// [WithLogger] takes a slog.Logger. Messages are constant; docs/dispatcher.md
+// lists them with their attributes. Payloads are never logged.
 package events
