@@ -39,6 +39,8 @@ type Store struct {
 	table   string     // the outbox, for messages
 	mark    markReader
 	checked atomic.Bool
+	// tornViews is known, like all of the server, once that is checked.
+	tornViews atomic.Bool
 }
 
 var (
@@ -178,7 +180,10 @@ func (s *Store) check(ctx context.Context, conn Conn) error {
 
 // checkServer makes sure that the server can keep the promises.
 func (s *Store) checkServer(ctx context.Context, conn Conn) error {
-	_, err := s.cfg.Dialect.CheckServer(ctx, conn)
+	server, err := s.cfg.Dialect.checkServer(ctx, conn)
+	if server.tearsViews() {
+		s.tornViews.Store(true)
+	}
 	return s.failed(err, "check the server")
 }
 

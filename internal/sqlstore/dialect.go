@@ -36,6 +36,9 @@ type Dialect struct {
 	// lostConnection is how the driver's error for one ends, told by its text
 	// to do without an import; or "".
 	lostConnection string
+	// limitsIdle says that RecordMarker limits how long the transaction may stand
+	// idle.
+	limitsIdle bool
 	// partitions is how the tables are partitioned; nil where retention deletes
 	// rows.
 	partitions partitioning
@@ -106,7 +109,7 @@ type statements struct {
 	CountRows     string // from, to, bucket width in µs
 
 	// idempotency
-	RecordMarker   string // time, id, handler
+	RecordMarker   string // time, id, handler; and with limitsIdle the limit in ms, 0 for none
 	AppliedMarkers string // markers as JSON
 
 	sidecarStatements

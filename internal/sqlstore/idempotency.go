@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -17,7 +18,11 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 		if err := persistence.CheckMarker(m); err != nil {
 			return nil, err
 		}
-		n, err := conn.Exec(ctx, s.sql.RecordMarker, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
+		args := []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler}
+		if s.cfg.Dialect.limitsIdle {
+			args = append(args, idleLimit(ctx).Milliseconds())
+		}
+		n, err := conn.Exec(ctx, s.sql.RecordMarker, args...)
 		if duplicate := s.cfg.Dialect.isDuplicate; duplicate != nil && duplicate(err) {
 			continue
 		}
@@ -27,6 +32,17 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 		recorded[i] = n == 1
 	}
 	return recorded, nil
+}
+
+// idleLimit is how long the transaction may stand idle before the server ends
+// it, or 0. Whoever is alive has ended it by then: ctx is over.
+func idleLimit(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
+	return min(max(time.Until(deadline), 0)+time.Second, longest)
 }
 
 // Applied implements persistence.IdempotencyStore.

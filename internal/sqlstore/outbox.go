@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -72,68 +71,6 @@ func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit i
 		return nil, s.failed(err, "read after %s", after)
 	}
 	return sorted(found), nil
-}
-
-var errEnough = errors.New("enough")
-
-// ReadWindow implements persistence.OutboxStore.
-func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	if err := persistence.CheckLimit(read.Limit); err != nil {
-		return nil, err
-	}
-	conn, err := s.pool(ctx, reading)
-	if err != nil {
-		return nil, err
-	}
-	var late, found []persistence.Record
-	size, frontier := 0, read.Edge()
-	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(frontier.CreatedTime), frontier.ID, read.Limit}
-	err = s.readRows(ctx, conn, anyServer, s.sql.ReadWindow, args, func(r persistence.Record) error {
-		switch {
-		case r.EventType == "": // a key, up to the frontier
-			if read.Known == nil || !read.Known(r.Cursor()) {
-				late = append(late, r)
-			}
-			return nil
-		case read.MaxBytes > 0 && size >= read.MaxBytes:
-			return errEnough
-		}
-		found = append(found, r)
-		size += len(r.Payload)
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, s.failed(err, "read the window after %s", read.After)
-	}
-	// Rows never change, so their rest may come from a later snapshot.
-	rows, err := s.readKeys(ctx, conn, late)
-	if err != nil {
-		return nil, s.failed(err, "read the window after %s", read.After)
-	}
-	return sorted(append(rows, found...)), nil
-}
-
-func (s *Store) readKeys(ctx context.Context, conn Conn, keys []persistence.Record) ([]persistence.Record, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	markers := make([]persistence.Marker, len(keys))
-	for i, k := range keys {
-		markers[i].Event = k.Cursor()
-	}
-	arg, err := encodeMarkers(markers)
-	if err != nil {
-		return nil, err
-	}
-	var found []persistence.Record
-	err = s.readRows(ctx, conn, anyServer, s.sql.ReadKeys, []any{arg}, func(r persistence.Record) error {
-		found = append(found, r)
-		return nil
-	})
-	if err == nil && len(found) != len(keys) {
-		err = fmt.Errorf("%d of %d late events are gone", len(keys)-len(found), len(keys))
-	}
-	return found, err
 }
 
 // anyServer asks for no particular server, though still for a primary.

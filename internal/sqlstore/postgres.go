@@ -26,6 +26,7 @@ var Postgres = &Dialect{
 		return false
 	},
 	isTransient:    postgresIsTransient,
+	limitsIdle:     true,
 	lostConnection: "conn closed",
 	isLockTimeout:  func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
@@ -123,9 +124,17 @@ FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket`,
 
 		// ON CONFLICT waits for a racing twin and leaves the transaction
-		// usable; nothing but the conflict itself yields no row.
+		// usable; nothing but the conflict itself yields no row. The limit is
+		// that of this transaction only, and never above the one that it has;
+		// what sets it is left out unless it is read.
 		RecordMarker: `
-INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler) VALUES ($1, $2, $3)
+WITH idle AS MATERIALIZED (
+  SELECT set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
+  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
+  WHERE $4 > 0 AND (before.ms = 0 OR before.ms > $4)
+)
+INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
+SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 		AppliedMarkers: `

@@ -17,6 +17,8 @@ type facts map[string]string
 // on reports whether a setting is on.
 func (f facts) on(name string) bool { return strings.EqualFold(f[name], "ON") || f[name] == "1" }
 
+const mariaDB = "MariaDB"
+
 // product is a kind of database and its version.
 type product struct {
 	name    string
@@ -69,6 +71,14 @@ func (v version) before(w version) bool {
 // name and version. A server that cannot keep the promises is refused with
 // persistence.ErrUnsupported. It needs no privileges.
 func (d *Dialect) CheckServer(ctx context.Context, conn Conn) (string, error) {
+	p, err := d.checkServer(ctx, conn)
+	if p == (product{}) {
+		return "", err
+	}
+	return p.String(), err
+}
+
+func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 	told := facts{}
 	err := conn.Query(ctx, d.statements.DescribeServer, nil, func(scan func(...any) error) error {
 		var name, value string
@@ -77,17 +87,17 @@ func (d *Dialect) CheckServer(ctx context.Context, conn Conn) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", err
+		return product{}, err
 	}
 	p, err := d.judge(told)
 	if err != nil || d.statements.ClockMoves == "" {
-		return p.String(), err
+		return p, err
 	}
 	moves, err := exists(ctx, conn, d.statements.ClockMoves)
 	if err == nil && !moves {
 		err = fmt.Errorf("%w: the server runs with sysdate-is-now, which stamps events before they are fenced: turn it off", persistence.ErrUnsupported)
 	}
-	return p.String(), err
+	return p, err
 }
 
 // lookalike is a database that speaks another's protocol. It tells by a word in
@@ -139,7 +149,7 @@ func judgeMySQL(f facts) (product, error) {
 	oldest, why := version{8, 0, 16}, "which lacks SKIP LOCKED, JSON_TABLE or CHECK constraints"
 	if strings.Contains(strings.ToLower(text), "mariadb") {
 		// Proxies put 5.5.5- before it, for old clients.
-		p = product{"MariaDB", parseVersion(strings.TrimPrefix(f["version"], "5.5.5-"))}
+		p = product{mariaDB, parseVersion(strings.TrimPrefix(f["version"], "5.5.5-"))}
 		oldest, why = version{10, 6}, "which lacks SKIP LOCKED or JSON_TABLE"
 	}
 	// Some are told by a variable that they alone have.

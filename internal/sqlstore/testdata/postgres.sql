@@ -76,7 +76,13 @@ FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket
 
 -- RecordMarker
-INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler) VALUES ($1, $2, $3)
+WITH idle AS MATERIALIZED (
+  SELECT set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
+  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
+  WHERE $4 > 0 AND (before.ms = 0 OR before.ms > $4)
+)
+INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
+SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- AppliedMarkers
