@@ -1,0 +1,120 @@
+package crash
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// tally is what has become of the committed events.
+type tally struct {
+	committed int
+	lost      int
+	twice     int
+	disorder  int
+	phantom   int // delivered, though never committed
+	dead      []persistence.DeadLetter
+}
+
+func (n tally) String() string {
+	return fmt.Sprintf("events=%d lost=%d twice=%d disorder=%d phantom=%d dead=%d", n.committed, n.lost, n.twice, n.disorder, n.phantom, len(n.dead))
+}
+
+// clean asserts that every event has been applied once and in order, but for
+// those that are to be dead letters.
+func (n tally) clean(t *testing.T, dead ...string) {
+	t.Helper()
+	letters := []string{}
+	for _, letter := range n.dead {
+		letters = append(letters, letter.Record.ID)
+	}
+	require.ElementsMatch(t, dead, letters)
+	require.Equal(t, tally{committed: n.committed, dead: n.dead}, n, "the promise is broken: %s", n)
+}
+
+// effect is what one delivery has left.
+type effect struct {
+	EventID            string
+	Aggregate, Version int
+}
+
+// effects returns all of them, in the order of the deliveries.
+func (d *database) effects() (all []effect, err error) {
+	err = d.db.Raw("SELECT event_id, aggregate, version FROM effects ORDER BY number").Scan(&all).Error
+	return all, err
+}
+
+// applied returns how many effects there are.
+func (d *database) applied() (n int, err error) {
+	err = d.db.Raw("SELECT COUNT(*) FROM effects").Scan(&n).Error
+	return n, err
+}
+
+// count compares the outbox with the effects.
+func (d *database) count(t *testing.T) tally {
+	t.Helper()
+	var n tally
+	var ids []string
+	require.NoError(t, d.db.Raw("SELECT id FROM outbox").Scan(&ids).Error)
+	// Each version of an aggregate is an event.
+	var versions int
+	require.NoError(t, d.db.Raw("SELECT SUM(version) FROM aggregates").Scan(&versions).Error)
+	n.committed = len(ids)
+	n.lost = versions - n.committed
+
+	var err error
+	n.dead, err = d.ListDeadLetters(t.Context(), persistence.DeadLetterQuery{Limit: 1000})
+	require.NoError(t, err)
+	passed := map[string]bool{}
+	for _, letter := range n.dead {
+		passed[letter.Record.ID] = true
+	}
+	effects, err := d.effects()
+	require.NoError(t, err)
+	applied, last := map[string]bool{}, map[int]int{}
+	for _, e := range effects {
+		if applied[e.EventID] {
+			n.twice++
+		}
+		applied[e.EventID] = true
+		next := last[e.Aggregate] + 1
+		for passed[eventID(e.Aggregate, next)] {
+			next++
+		}
+		if e.Version != next {
+			n.disorder++
+		}
+		last[e.Aggregate] = e.Version
+	}
+	n.phantom = len(applied)
+	for _, id := range ids {
+		switch {
+		case applied[id]:
+			n.phantom--
+		case !passed[id]:
+			n.lost++
+		}
+	}
+	return n
+}
+
+// drain waits until as many events have been applied as are committed, but for
+// those that are to be dead letters.
+func (d *database) drain(t *testing.T, dead int) {
+	t.Helper()
+	var committed, applied int
+	eventually(t, "all events are applied", func() (bool, error) {
+		if err := d.db.Raw("SELECT COUNT(*) FROM outbox").Scan(&committed).Error; err != nil {
+			return false, err
+		}
+		var err error
+		applied, err = d.applied()
+		if err == nil && applied < committed-dead {
+			err = fmt.Errorf("%d of %d are", applied, committed)
+		}
+		return err == nil, err
+	})
+}
