@@ -12,21 +12,27 @@ import (
 // operation does some work and returns how many units it was.
 type operation func(ctx context.Context) (int, error)
 
+// side is an operation and how many of it run at once.
+type side struct {
+	operation   operation
+	concurrency int
+}
+
 // pairs is how often the two sides run side by side.
 const pairs = 30
 
 // compare returns the rate of one over the rate of other. They take turns in
 // short turns, so that both see the same weather; the median of the pairs' ratios
 // leaves out those between which it changed.
-func compare(ctx context.Context, duration time.Duration, concurrency int, one, other operation) (float64, error) {
-	sides := []operation{one, other}
+func compare(ctx context.Context, duration time.Duration, one, other side) (float64, error) {
+	sides := []side{one, other}
 	var ratios []float64
 	for pair := range pairs + 1 {
 		var rates [2]float64
 		for turn := range sides {
 			side := (pair + turn) % 2 // neither is always the first
 			start := time.Now()
-			n, err := repeat(ctx, duration/(2*pairs), concurrency, sides[side])
+			n, err := repeat(ctx, duration/(2*pairs), sides[side])
 			if err != nil {
 				return 0, err
 			}
@@ -40,14 +46,14 @@ func compare(ctx context.Context, duration time.Duration, concurrency int, one, 
 	return (ratios[(pairs-1)/2] + ratios[pairs/2]) / 2, nil
 }
 
-func repeat(ctx context.Context, duration time.Duration, concurrency int, op operation) (int64, error) {
+func repeat(ctx context.Context, duration time.Duration, s side) (int64, error) {
 	var units atomic.Int64
 	end := time.Now().Add(duration)
 	group, ctx := errgroup.WithContext(ctx)
-	for range concurrency {
+	for range s.concurrency {
 		group.Go(func() error {
 			for time.Now().Before(end) {
-				n, err := op(ctx)
+				n, err := s.operation(ctx)
 				if err != nil {
 					return err
 				}

@@ -24,8 +24,8 @@ type family struct {
 	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
 	marker     string // event id
 	update     string // id
-	// driver opens the driver alone.
-	driver func(ctx context.Context, dsn string) (hand, error)
+	// driver opens the driver alone, with so many connections.
+	driver func(ctx context.Context, dsn string, connections int) (hand, error)
 }
 
 // hand runs the statements of marker and update in a transaction, with nothing
@@ -69,8 +69,13 @@ var (
 	families = map[string]family{"postgres": pgFamily, "mysql": mysqlFamily, "mariadb": mysqlFamily}
 )
 
-func pgxByHand(ctx context.Context, dsn string) (hand, error) {
-	pool, err := pgxpool.New(ctx, dsn)
+func pgxByHand(ctx context.Context, dsn string, connections int) (hand, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return hand{}, err
+	}
+	config.MaxConns = int32(connections)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return hand{}, err
 	}
@@ -85,11 +90,12 @@ func pgxByHand(ctx context.Context, dsn string) (hand, error) {
 	}, pool.Close}, nil
 }
 
-func sqlByHand(_ context.Context, dsn string) (hand, error) {
+func sqlByHand(_ context.Context, dsn string, connections int) (hand, error) {
 	pool, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return hand{}, err
 	}
+	pool.SetMaxIdleConns(connections)
 	return hand{func(ctx context.Context, marker, update, event string, counter int) error {
 		tx, err := pool.BeginTx(ctx, nil)
 		if err != nil {

@@ -3,9 +3,13 @@
 //
 //	bench publish gormtx mysql c=16 ratio=0.93
 //
-// A ratio is the library's rate over the rate without it; of retention, the
-// time to drop a large partition over that to drop a small one. The servers come from
-// package servers.
+// A ratio is the library's rate over the rate without it: publish over the same
+// transaction with a bare INSERT, dispatch over the handler's transaction by hand
+// in as many goroutines. Poison is the rate of healthy aggregates beside one that
+// fails, over that without it; open the 99th percentile of the time from commit to
+// handler beside a producer that stays open, over that without it; retention the
+// time to drop a large partition over that to drop a small one. The servers come
+// from package servers.
 package main
 
 import (
@@ -17,18 +21,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
 func main() {
 	duration := flag.Duration("time", 12*time.Second, "time a figure, shared by both sides")
 	rows := flag.Int("rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
+	hold := flag.Duration("open", 30*time.Second, "how long one producer keeps its transaction open")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
 	for name := range strings.SplitSeq(*names, ",") {
-		if err = run(ctx, name, *duration, *rows); err != nil {
+		if err = run(ctx, name, *duration, *hold, *rows); err != nil {
 			break
 		}
 	}
@@ -39,7 +45,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, duration time.Duration, rows int) error {
+func run(ctx context.Context, name string, duration, hold time.Duration, rows int) error {
 	family, ok := families[name]
 	if !ok {
 		return fmt.Errorf("no benchmark for server %q", name)
@@ -59,6 +65,9 @@ func run(ctx context.Context, name string, duration time.Duration, rows int) err
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if err := measureBeside(ctx, family, server, hold); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	if rows == 0 {
 		return nil
 	}
@@ -71,21 +80,38 @@ func measure(ctx context.Context, family family, server *servers.Server, duratio
 		return err
 	}
 	defer b.close()
-	ratio, err := compare(ctx, duration, concurrency, b.publish, b.bareInsert)
+	ratio, err := compare(ctx, duration, side{b.publish, concurrency}, side{b.bareInsert, concurrency})
 	if err != nil {
 		return err
 	}
 	fmt.Printf("bench publish gormtx %s c=%d ratio=%.2f\n", server.Name, concurrency, ratio)
-	if concurrency > 1 { // the dispatcher delivers one event at a time
-		return nil
-	}
 	if err := b.fill(ctx, int(duration.Seconds()*eventsPerSecond)); err != nil {
 		return err
 	}
-	ratio, err = compare(ctx, duration, concurrency, b.dispatch, b.handWritten)
+	ratio, err = compare(ctx, duration, side{b.dispatch, 1}, side{b.handWritten, concurrency})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("bench dispatch gormtx %s c=1 ratio=%.2f\n", server.Name, ratio)
+	fmt.Printf("bench dispatch gormtx %s c=%d ratio=%.2f\n", server.Name, concurrency, ratio)
+	return nil
+}
+
+// measureBeside measures what others do to an aggregate's events.
+func measureBeside(ctx context.Context, family family, server *servers.Server, hold time.Duration) error {
+	b, err := open(ctx, family, server.DSN, 2*quick)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	ratio, err := b.comparePoison(ctx, events.DefaultConcurrency)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("bench poison gormtx %s c=%d ratio=%.2f\n", server.Name, events.DefaultConcurrency, ratio)
+	ratio, without, err := b.compareOpen(ctx, hold)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("bench open gormtx %s c=%d p99=%s ratio=%.2f\n", server.Name, events.DefaultConcurrency, without.Round(100*time.Microsecond), ratio)
 	return nil
 }

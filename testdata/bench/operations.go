@@ -47,9 +47,9 @@ func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmar
 		return nil, err
 	}
 	if pool, err := b.db.DB(); err == nil {
-		pool.SetMaxIdleConns(concurrency + 1)
+		pool.SetMaxIdleConns(concurrency + 3)
 	}
-	if b.hand, err = f.driver(ctx, dsn); err != nil {
+	if b.hand, err = f.driver(ctx, dsn, concurrency); err != nil {
 		return nil, err
 	}
 	b.outbox = gormtx.New(b.db, gormtx.WithTablePrefix(b.prefix))
@@ -67,9 +67,9 @@ func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmar
 		}
 	}
 	b.publisher = events.NewPublisher(b.outbox)
-	b.dispatcher = events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox)
+	b.dispatcher = events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithConcurrency(concurrency))
 	return b, b.dispatcher.Subscribe(event.Type, "count", func(ctx context.Context, _ events.Event) error {
-		return b.change(gormtx.Tx(ctx), 1)
+		return b.change(gormtx.Tx(ctx), mathrand.IntN(counters))
 	})
 }
 
@@ -114,7 +114,7 @@ func (b *benchmark) bareInsert(ctx context.Context) (int, error) {
 
 // dispatch delivers a batch.
 func (b *benchmark) dispatch(ctx context.Context) (int, error) {
-	n, err := b.dispatcher.RunOnce(ctx, 100)
+	n, err := b.dispatcher.RunOnce(ctx, 500)
 	if err == nil && n == 0 {
 		err = errors.New("no event is left: raise eventsPerSecond")
 	}
@@ -125,9 +125,11 @@ func (b *benchmark) dispatch(ctx context.Context) (int, error) {
 // all of it, since the first lap of MySQL's fence is not what is measured.
 func (b *benchmark) fill(ctx context.Context, n int) error {
 	for range (n + 999) / 1000 {
-		err := b.outbox.Atomically(ctx, func(ctx context.Context) error {
-			return b.publisher.Publish(ctx, slices.Repeat([]events.Event{event}, 1000)...)
-		})
+		evts := slices.Repeat([]events.Event{event}, 1000)
+		for i := range evts {
+			evts[i].AggregateID = fmt.Sprint(i) // or there would be a single lane
+		}
+		err := b.outbox.Atomically(ctx, func(ctx context.Context) error { return b.publisher.Publish(ctx, evts...) })
 		if err != nil {
 			return fmt.Errorf("fill the outbox: %w", err)
 		}
@@ -147,5 +149,5 @@ func (b *benchmark) fill(ctx context.Context, n int) error {
 // handWritten is the limit: the handler's transaction, marker and all, without
 // any library but the driver.
 func (b *benchmark) handWritten(ctx context.Context) (int, error) {
-	return 1, b.hand.transaction(ctx, b.expand(b.marker), b.expand(b.family.update), events.NewID(), 1)
+	return 1, b.hand.transaction(ctx, b.expand(b.marker), b.expand(b.family.update), events.NewID(), mathrand.IntN(counters))
 }
