@@ -38,7 +38,7 @@ stress: servers ## 200,000 events and more in each isolation level, a hot aggreg
 		$(GO) run ./servers/with -servers $$server -- sh -ec '\
 			$(GO) run ./stress -server $$0 -isolation all -events 200000 -handled 10; \
 			$(GO) run ./stress -server $$0 -isolation all -events 40000 -aggregates 1 -processes 4 -pause 0; \
-			$(GO) run ./stress -server $$0 -control all -events 40000; \
+			$(GO) run ./stress -server $$0 -control all -events 40000 -handled 10; \
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v' $$server || exit 1; done
 
 prove: ## models of the fences, every order of steps, and the controls that must lose

@@ -36,6 +36,7 @@ type Result struct {
 	Twice     int
 	Disorder  int
 	Phantom   int // delivered, though never committed
+	Late      int // found behind the cursor by an audit
 	Beside    int // stamped while the open producer was open
 }
 
@@ -59,11 +60,13 @@ func (r Result) verdict() error {
 	switch {
 	case r.Committed < r.Events:
 		return fmt.Errorf("%d events were committed, not %d", r.Committed, r.Events)
-	case r.Control == "" && r.Lost+r.Twice+r.Disorder+r.Phantom > 0:
-		return fmt.Errorf("the promise is broken: %s phantom=%d", r, r.Phantom)
+	case r.Control == "" && r.Lost+r.Twice+r.Disorder+r.Phantom+r.Late > 0:
+		return fmt.Errorf("the promise is broken: %s phantom=%d late=%d", r, r.Phantom, r.Late)
 	case r.Open > 0 && r.Beside == 0:
 		return errors.New("the harness is broken: nothing was published beside the open producer")
-	case r.Control != "" && r.Lost == 0:
+	case r.Control == twoWindows && r.Disorder == 0:
+		return errors.New("the harness is broken: the control " + r.Control + " kept the order")
+	case r.Control != "" && r.Control != twoWindows && r.Lost == 0:
 		return errors.New("the harness is broken: the control " + r.Control + " lost nothing")
 	}
 	return nil

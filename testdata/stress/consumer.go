@@ -49,8 +49,8 @@ func (c *cursorReader) read(ctx context.Context) (int, error) {
 }
 
 // newDispatcher returns a dispatcher whose handler writes an effect a delivery.
-func newDispatcher(db *database) (*events.Dispatcher, error) {
-	d := events.NewDispatcher(db.outbox, db.outbox, db.outbox, db.outbox)
+func newDispatcher(db *database, store persistence.OutboxStore) (*events.Dispatcher, error) {
+	d := events.NewDispatcher(store, db.outbox, db.outbox, db.outbox)
 	err := d.Subscribe(eventType, "effect", func(ctx context.Context, evt events.Event) error {
 		aggregate, err := strconv.Atoi(evt.AggregateID)
 		version, err2 := strconv.Atoi(string(evt.Payload))

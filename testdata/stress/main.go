@@ -7,8 +7,8 @@
 // One of the producers keeps its transaction open for a while, once.
 //
 // With -control it takes a wrong reader or a wrong stamp instead of the
-// library's, and then has to lose events: a harness that cannot catch them
-// proves nothing. It exits with an error when an exact run is not clean, and
+// library's, and then has to lose events, or their order: a harness that cannot
+// catch that proves nothing. It exits with an error when an exact run is not clean, and
 // when a control is.
 //
 // The server comes from package servers, or from DSN.

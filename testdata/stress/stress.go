@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/onward-go/outbox/persistence"
 )
 
 // Stress makes one run in tables of its own.
@@ -26,9 +28,9 @@ func Stress(ctx context.Context, config Config) (Result, error) {
 		return Result{}, err
 	}
 	reader := newCursorReader(controlStore{db.outbox, db, control})
-	dispatcher, err := newDispatcher(db)
-	if err != nil {
-		return Result{}, err
+	var store persistence.OutboxStore = db.outbox
+	if config.Control == twoWindows {
+		store = twoStatements{db.outbox}
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -41,16 +43,22 @@ func Stress(ctx context.Context, config Config) (Result, error) {
 		defer done.Store(true)
 		return wait()
 	})
-	group.Go(func() error { return untilDrained(&done, func() (int, error) { return reader.read(ctx) }) })
-	if config.Control == "" { // controls are about the reader, which has to be fast
-		group.Go(func() error {
-			return untilDrained(&done, func() (int, error) { return dispatcher.RunOnce(ctx, 500) })
+	if config.Control != twoWindows {
+		group.Go(func() error { return untilDrained(&done, func() (int, error) { return reader.read(ctx) }) })
+	}
+	late := 0
+	if config.Control == "" || config.Control == twoWindows { // the others are about the reader, which has to be fast
+		group.Go(func() (err error) {
+			late, err = dispatch(ctx, db, store, &done)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return Result{}, err
 	}
-	return tally(ctx, config, db, reader)
+	result, err := tally(ctx, config, db, reader)
+	result.Late = late
+	return result, err
 }
 
 // untilDrained makes passes until, after the last commit, the reader has

@@ -25,8 +25,10 @@ func tally(ctx context.Context, config Config, db *database, reader *cursorReade
 		}
 	}
 	r.Committed = len(committed)
-	r.compare(committed, reader.seen)
-	if config.Control != "" {
+	if config.Control != twoWindows {
+		r.compare(committed, reader.seen)
+	}
+	if config.Control != "" && config.Control != twoWindows {
 		return r, nil
 	}
 
