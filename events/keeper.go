@@ -16,7 +16,7 @@ func (t *term) keep(ctx context.Context) {
 	d := t.d
 	every := d.lease / 3
 	expires := t.began.Add(d.lease)
-	for wait := every; ; {
+	for wait := every - time.Since(t.began); ; {
 		if !sleep(ctx, t.ctx, wait) {
 			return
 		}
