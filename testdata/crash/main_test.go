@@ -5,12 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
 func TestMain(m *testing.M) {
+	// Connections that are lost are what these tests are about.
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // it is not nil
 	if isReplica() {
 		os.Exit(serve())
 	}
@@ -18,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each wait for something to happen; it is not to be reached.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // eventually waits until a fact is observed. The database may be down meanwhile.
 func eventually(t *testing.T, what string, fact func() (bool, error)) {

@@ -25,17 +25,17 @@ type process struct {
 
 	mu       sync.Mutex
 	messages []message
-	heard    chan struct{} // closed, and made anew, with each message
 }
 
-// start starts a replica, which is killed at the end of the test.
-func start(t *testing.T, r replica) *process {
+// start starts a replica, which is killed at the end of the test. What it says is
+// passed on to heard, too.
+func start(t *testing.T, r replica, heard ...func(*process, message)) *process {
 	t.Helper()
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
-	p := &process{t: t, cmd: exec.Command(executable), done: make(chan struct{}), heard: make(chan struct{})}
+	p := &process{t: t, cmd: exec.Command(executable), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), replicaVar+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	p.stdin, err = p.cmd.StdinPipe()
@@ -44,7 +44,7 @@ func start(t *testing.T, r replica) *process {
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
 	go func() {
-		p.listen(stdout)
+		p.listen(stdout, heard)
 		_ = p.cmd.Wait() // how it ended is in cmd.ProcessState
 		close(p.done)
 	}()
@@ -52,7 +52,7 @@ func start(t *testing.T, r replica) *process {
 	return p
 }
 
-func (p *process) listen(stdout io.Reader) {
+func (p *process) listen(stdout io.Reader, heard []func(*process, message)) {
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		var m message
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
@@ -60,15 +60,15 @@ func (p *process) listen(stdout io.Reader) {
 		}
 		p.mu.Lock()
 		p.messages = append(p.messages, m)
-		close(p.heard)
-		p.heard = make(chan struct{})
 		p.mu.Unlock()
+		for _, pass := range heard {
+			pass(p, m)
+		}
 	}
 }
 
-// said returns the messages that begin with a word, and a channel that is closed
-// with the next message.
-func (p *process) said(word string) (texts []string, next <-chan struct{}) {
+// said returns what the process has said under a word.
+func (p *process) said(word string) (texts []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.messages {
@@ -76,14 +76,14 @@ func (p *process) said(word string) (texts []string, next <-chan struct{}) {
 			texts = append(texts, m.Text)
 		}
 	}
-	return texts, p.heard
+	return texts
 }
 
 // hear waits until the process has said a word with a text that contains part.
 func (p *process) hear(word, part string) {
 	p.t.Helper()
 	eventually(p.t, "the replica says "+word+" "+part, func() (bool, error) {
-		texts, _ := p.said(word)
+		texts := p.said(word)
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, part) }), nil
 	})
 }

@@ -75,8 +75,9 @@ const (
 func (r replica) poll() error {
 	const concurrency = 4
 	db, err := open(r.Kind, r.DSN, concurrency+2)
-	if err != nil {
-		return err
+	for ; err != nil; db, err = open(r.Kind, r.DSN, concurrency+2) {
+		say("error", err.Error())
+		time.Sleep(20 * time.Millisecond) // the server is down
 	}
 	if r.MaxAttempts == 0 {
 		r.MaxAttempts = 1000
