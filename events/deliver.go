@@ -35,8 +35,8 @@ func (t *term) deliver(e *entry) (settled bool, again time.Time) {
 		}
 	}
 	e.pending = left
-	if !t.patient {
-		again = time.Time{} // one try a pass
+	if !t.patient || t.stopping() {
+		again = time.Time{} // one try a pass, and none once the term ends
 	}
 	if len(left) > 0 {
 		return false, again
