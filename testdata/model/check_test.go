@@ -106,8 +106,7 @@ func (m *machine) checkEffects(s state) {
 		}
 	}
 	for it := range s.letters {
-		p := m.poison[it]
-		if !owed[it] || (p == nil || !p.ever) && m.interrupted < maxAttempts {
+		if !owed[it] || !m.kills(it) {
 			m.violated("event %s is a dead letter of handler %s, and was not poison", it.event, it.handler)
 		}
 	}

@@ -24,6 +24,8 @@ func fenced[T any](ctx context.Context, c gatedCursors, l persistence.Lease, poi
 		result, err = write()
 		lost, refused := state.Lease.Token != l.Token, errors.Is(err, persistence.ErrLeaseLost)
 		switch {
+		case !c.r.granted[l.Token]:
+			c.r.m.violated("%s: %s under token %d, which it was never given", c.r, point, l.Token)
 		case lost && err == nil:
 			c.r.m.violated("%s: %s succeeds under token %d, though the lease has token %d", c.r, point, l.Token, state.Lease.Token)
 		case lost:
@@ -45,6 +47,9 @@ func (c gatedCursors) Acquire(ctx context.Context, dispatcher, owner string, dur
 	l, err := through(c.r.gate, "acquire", func() (persistence.Lease, error) {
 		return c.OutboxCursorStore.Acquire(ctx, dispatcher, owner, duration)
 	})
+	if err == nil {
+		c.r.granted[l.Token] = true
+	}
 	if l.Unclean {
 		c.r.m.interrupted++
 	}

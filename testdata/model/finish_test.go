@@ -1,6 +1,10 @@
 package model
 
-import "testing/synctest"
+import (
+	"fmt"
+	"strings"
+	"testing/synctest"
+)
 
 // finish is how the last replica settles what is left.
 type finish struct {
@@ -25,11 +29,11 @@ func (m *machine) settle(f finish) {
 	if f.polls {
 		last.poll(100)
 		for idle := 0; idle < 5; idle++ {
-			cursor, applied := m.cursor, len(m.applied(m.ctx))
+			before := m.progress()
 			m.advance(last, 0, 0)
 			m.sleep(backOff)
 			m.check()
-			if m.cursor != cursor || len(m.applied(m.ctx)) > applied {
+			if m.progress() != before {
 				idle = 0
 			}
 		}
@@ -47,6 +51,17 @@ func (m *machine) settle(f finish) {
 	if again.last != nil || again.d.Stats().LateEvents > 0 {
 		m.t.Fatalf("once more: %v, %d late events", again.last, again.d.Stats().LateEvents)
 	}
+}
+
+// progress tells whether anything has moved.
+func (m *machine) progress() string {
+	s := m.look()
+	var b strings.Builder
+	fmt.Fprint(&b, s.Cursor, len(s.at))
+	for _, sub := range subscriptions {
+		fmt.Fprint(&b, s.behind[sub])
+	}
+	return b.String()
 }
 
 // passes makes passes until two in a row have nothing to do: what was behind may

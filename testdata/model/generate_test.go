@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -25,8 +26,11 @@ var (
 	})
 	replicas = rapid.IntRange(0, 2)
 	// calls are 0, all, half of the time.
-	calls = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 60))
-	seeds = rapid.OneOf(rapid.Just(0), rapid.IntRange(0, 1<<20))
+	calls  = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 60))
+	seeds  = rapid.OneOf(rapid.Just(0), rapid.IntRange(0, 1<<20))
+	passes = rapid.Custom(func(t *rapid.T) pass {
+		return pass{replicas.Draw(t, ""), rapid.SampledFrom([]int{100, 1, 2, 3}).Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")}
+	})
 	back  = rapid.IntRange(0, 12)
 	times = rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second, lease + time.Second, 2 * time.Minute})
 )
@@ -46,16 +50,15 @@ var choices = []choice{
 	{3, func(t *rapid.T) operation {
 		return end{replicas.Draw(t, ""), rapid.SampledFrom([]bool{false, false, true}).Draw(t, "")}
 	}},
-	{6, func(t *rapid.T) operation {
-		return pass{replicas.Draw(t, ""), rapid.SampledFrom([]int{100, 1, 2, 3}).Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")}
-	}},
+	{6, func(t *rapid.T) operation { return passes.Draw(t, "") }},
+	{4, func(t *rapid.T) operation { return takeOver{passes.Draw(t, "")} }},
 	{3, func(t *rapid.T) operation {
 		return poll{replicas.Draw(t, ""), rapid.SampledFrom([]int{100, 1, 2}).Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")}
 	}},
-	{6, func(t *rapid.T) operation { return advance{replicas.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")} }},
+	{8, func(t *rapid.T) operation { return advance{replicas.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")} }},
 	{1, func(t *rapid.T) operation { return cancel{replicas.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")} }},
 	{2, func(t *rapid.T) operation {
-		return fault{replicas.Draw(t, ""), rapid.IntRange(0, 20).Draw(t, ""), seeds.Draw(t, ""), rapid.Bool().Draw(t, "")}
+		return fault{replicas.Draw(t, ""), seeds.Draw(t, ""), rapid.Bool().Draw(t, "")}
 	}},
 	{2, func(t *rapid.T) operation { return crash{replicas.Draw(t, "")} }},
 	{2, func(t *rapid.T) operation { return deploy{replicas.Draw(t, ""), configs.Draw(t, "")} }},
@@ -63,7 +66,7 @@ var choices = []choice{
 		return spoil{back.Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""),
 			rapid.SampledFrom([]string{"error", "permanent", "panic", "exit", "transient", "kill"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
 	}},
-	{4, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
+	{3, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
 	{1, func(t *rapid.T) operation { return rewind{back.Draw(t, ""), rapid.Bool().Draw(t, "")} }},
 }
 
@@ -95,9 +98,13 @@ func sequences(choices []choice) *rapid.Generator[[]operation] {
 			weighed = append(weighed, c)
 		}
 	}
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) operation {
+	op := rapid.Custom(func(t *rapid.T) operation {
 		return weighed[rapid.IntRange(0, len(weighed)-1).Draw(t, "")].draw(t)
-	}), 1, 40)
+	})
+	// A list of lists is longer, and shrinks faster.
+	return rapid.Map(rapid.SliceOfN(rapid.SliceOfN(op, 1, 20), 1, 20), func(parts [][]operation) []operation {
+		return slices.Concat(parts...)
+	})
 }
 
 var finishes = rapid.Custom(func(t *rapid.T) finish {

@@ -47,7 +47,18 @@ type event struct {
 type poison struct {
 	kind  string
 	times int // that are left
-	ever  bool
+	// What it has done so far.
+	failures  int
+	permanent bool
+}
+
+// kills reports whether an event may be a dead letter.
+func (m *model) kills(it effect) bool {
+	p := m.poison[it]
+	if p == nil {
+		p = &poison{}
+	}
+	return p.permanent || p.failures+m.interrupted >= maxAttempts
 }
 
 func newModel() *model {
@@ -78,13 +89,15 @@ func (m *model) taste(it effect) error {
 		return nil
 	}
 	p.times--
-	p.ever = true
+	p.failures++
 	switch p.kind {
 	case "permanent":
+		p.permanent = true
 		return events.Permanent(errPoison)
 	case "panic":
 		panic(errPoison)
 	case "transient":
+		p.failures--
 		return errTransient
 	case "kill":
 		return errKilled

@@ -107,3 +107,22 @@ func (o step) do(m *machine) {
 	}
 	m.backend.step(o.by)
 }
+
+// spoil makes an event, one of the latest, poison for a handler for some times.
+type spoil struct {
+	event   int // from the latest back
+	handler string
+	kind    string
+	times   int
+}
+
+func (o spoil) do(m *machine) {
+	if o.event >= len(m.events) {
+		return
+	}
+	it := effect{o.handler, m.events[len(m.events)-1-o.event].ID}
+	if m.poison[it] == nil {
+		m.poison[it] = &poison{}
+	}
+	m.poison[it].kind, m.poison[it].times = o.kind, o.times
+}

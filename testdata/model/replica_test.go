@@ -43,18 +43,19 @@ type replica struct {
 	busy      bool // a pass or Poll runs
 	polls     bool
 	cancel    context.CancelFunc
-	owner     string // of the lease, as the dispatcher calls itself
-	fencedOff bool   // a write was made under a lease that was lost
-	keeps     bool   // the lease, since an operator has come in between, or it could not be released
-	passed    int    // events, by the last pass
-	last      error  // of the last pass
+	owner     string         // of the lease, as the dispatcher calls itself
+	granted   map[int64]bool // tokens
+	fencedOff bool           // a write was made under a lease that was lost
+	keeps     bool           // the lease, since an operator has come in between, or it could not be released
+	passed    int            // events, by the last pass
+	last      error          // of the last pass
 }
 
 func (r *replica) String() string { return "replica " + r.name }
 
 // deploy starts a process.
 func (m *machine) deploy(name string, c config) *replica {
-	r := &replica{gate: newGate(), m: m, name: name, config: c}
+	r := &replica{gate: newGate(), m: m, name: name, config: c, granted: map[int64]bool{}}
 	options := []events.Option{
 		events.WithName(dispatcherName),
 		events.WithConcurrency(c.width),
@@ -140,7 +141,7 @@ func expected(err error) bool {
 			return true
 		}
 	}
-	return strings.Contains(err.Error(), "runtime.Goexit")
+	return strings.Contains(err.Error(), "runtime.Goexit") || strings.Contains(err.Error(), "the handler has timed out")
 }
 
 func (r *replica) pass(limit int) {

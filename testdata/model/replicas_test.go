@@ -1,95 +1,128 @@
 package model
 
-// deploy replaces a replica that does nothing, or has crashed.
+import "time"
+
+// Operations name a replica by its place among those that are idle, or that are
+// at work, so that there is one whenever it makes sense.
+
+// idle returns a replica that does nothing, deployed anew if it has crashed; or
+// nil.
+func (m *machine) idle(i int) *replica {
+	var found []*replica
+	for i, r := range m.replicas {
+		if r.crashed() {
+			r = m.deploy(r.name, r.config)
+			m.replicas[i] = r
+		}
+		if !r.busy {
+			found = append(found, r)
+		}
+	}
+	return at(found, i)
+}
+
+// atWork returns a replica that is at work, or nil.
+func (m *machine) atWork(i int) *replica {
+	var found []*replica
+	for _, r := range m.replicas {
+		if r.busy && !r.crashed() {
+			found = append(found, r)
+		}
+	}
+	return at(found, i)
+}
+
+func at(replicas []*replica, i int) *replica {
+	if len(replicas) == 0 {
+		return nil
+	}
+	return replicas[i%len(replicas)]
+}
+
+// deploy replaces a replica that does nothing.
 type deploy struct {
-	replica int
-	config  config
+	idle   int
+	config config
 }
 
 func (o deploy) do(m *machine) {
-	if r := m.replicas[o.replica]; !r.busy || r.crashed() {
-		m.replicas[o.replica] = m.deploy(r.name, o.config)
+	old := m.idle(o.idle)
+	for i, r := range m.replicas {
+		if r == old {
+			m.replicas[i] = m.deploy(r.name, o.config)
+		}
 	}
 }
 
 // pass has a replica begin a pass, and lets some of its calls through; if it is
 // 0, all.
-type pass struct{ replica, limit, calls, seed int }
+type pass struct{ idle, limit, calls, seed int }
 
 func (o pass) do(m *machine) {
-	r := m.ready(o.replica)
-	if r.busy {
-		return
+	if r := m.idle(o.idle); r != nil {
+		r.pass(o.limit)
+		m.advance(r, o.calls, o.seed)
 	}
-	r.pass(o.limit)
-	m.advance(r, o.calls, o.seed)
+}
+
+// takeOver waits until whoever stands still has lost its lease, and makes a
+// pass.
+type takeOver struct{ pass pass }
+
+func (o takeOver) do(m *machine) {
+	pause{lease + time.Second}.do(m)
+	o.pass.do(m)
 }
 
 // poll has a replica begin to poll.
-type poll struct{ replica, batch, calls, seed int }
+type poll struct{ idle, batch, calls, seed int }
 
 func (o poll) do(m *machine) {
-	r := m.ready(o.replica)
-	if r.busy {
-		return
+	if r := m.idle(o.idle); r != nil {
+		r.poll(o.batch)
+		m.advance(r, o.calls, o.seed)
 	}
-	r.poll(o.batch)
-	m.advance(r, o.calls, o.seed)
-}
-
-// ready returns a replica, deployed anew if it has crashed.
-func (m *machine) ready(i int) *replica {
-	if r := m.replicas[i]; r.crashed() {
-		m.replicas[i] = m.deploy(r.name, r.config)
-	}
-	return m.replicas[i]
 }
 
 // advance lets more of a replica's calls through; if it is 0, all.
-type advance struct{ replica, calls, seed int }
+type advance struct{ atWork, calls, seed int }
 
 func (o advance) do(m *machine) {
-	m.advance(m.replicas[o.replica], o.calls, o.seed)
+	if r := m.atWork(o.atWork); r != nil {
+		m.advance(r, o.calls, o.seed)
+	}
 }
 
 // cancel stops a pass, or Poll, as a deploy does.
-type cancel struct{ replica, calls, seed int }
+type cancel struct{ atWork, calls, seed int }
 
 func (o cancel) do(m *machine) {
-	r := m.replicas[o.replica]
-	if !r.busy || r.crashed() {
-		return
+	if r := m.atWork(o.atWork); r != nil {
+		m.interrupted++
+		r.cancel()
+		m.advance(r, o.calls, o.seed)
 	}
-	m.interrupted++
-	r.cancel()
-	m.advance(r, o.calls, o.seed)
 }
 
 // crash kills a replica. It releases nothing.
-type crash struct{ replica int }
+type crash struct{ atWork int }
 
 func (o crash) do(m *machine) {
-	r := m.replicas[o.replica]
-	if !r.busy || r.crashed() {
-		return
+	if r := m.atWork(o.atWork); r != nil {
+		m.interrupted++
+		m.crash(r)
 	}
-	m.interrupted++
-	m.crash(r)
 }
 
-// fault lets some calls through, if it is 0, none, and has the next one fail, or
-// be made and its answer lost.
+// fault has a replica's next call fail, or be made and its answer lost.
 type fault struct {
-	replica, calls, seed int
-	unheard              bool
+	atWork, seed int
+	unheard      bool
 }
 
 func (o fault) do(m *machine) {
-	r := m.replicas[o.replica]
-	if o.calls > 0 {
-		m.advance(r, o.calls, o.seed)
-	}
-	if !r.busy || r.crashed() || !m.await(r, false) {
+	r := m.atWork(o.atWork)
+	if r == nil || !m.await(r, false) {
 		return
 	}
 	m.interrupted++
@@ -99,21 +132,4 @@ func (o fault) do(m *machine) {
 		fate = unheard
 	}
 	m.log("   %s: %s fails", r, r.release(&o.seed, fate))
-}
-
-// spoil makes an event, one of the latest, poison for a handler for some times.
-type spoil struct {
-	event   int // from the latest back
-	handler string
-	kind    string
-	times   int
-}
-
-func (o spoil) do(m *machine) {
-	if o.event >= len(m.events) {
-		return
-	}
-	it := effect{o.handler, m.events[len(m.events)-1-o.event].ID}
-	p := m.poison[it]
-	m.poison[it] = &poison{kind: o.kind, times: o.times, ever: p != nil && p.ever}
 }
