@@ -38,14 +38,9 @@ stress: servers ## 200,000 events and more in each isolation level, a hot aggreg
 		$(GO) run ./servers/with -servers $$server -- sh -ec '\
 			$(GO) run ./stress -server $$0 -isolation all -events 200000 -handled 10; \
 			$(GO) run ./stress -server $$0 -isolation all -events 40000 -aggregates 1 -processes 4 -pause 0; \
-<<<<<<< HEAD
 			$(GO) run ./stress -server $$0 -control all -events 40000 -handled 10; \
-			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v' $$server || exit 1; done
-=======
-			$(GO) run ./stress -server $$0 -control all -events 40000; \
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v; \
 			$(GO) test ./crash -run "TestDispatchersThatAreKilled/^$$0\$$" -kills 200 -restarts 10 -timeout 1h -count 1 -v' $$server || exit 1; done
->>>>>>> crash
 
 prove: ## models of the fences, every order of steps, and the controls that must lose
 	@docs/proof/prove.sh
