@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -253,109 +251,6 @@ var dispatcherRules = []rule{
 		require.Equal(s, 1, now())
 		require.Equal(s, 2, timed())
 	}},
-	{"two dispatchers that race apply every event once", func(s *suite) { s.takeOver() }},
-	{"a dispatcher whose lease somebody else holds does nothing", func(s *suite) {
-		s.commit(record("a"))
-		s.load(events.DefaultName)
-		lease, err := s.Cursors.Acquire(s.ctx, events.DefaultName, "somebody", time.Hour)
-		require.NoError(s, err)
-		d := s.dispatcher()
-		s.subscribe(d, "h", s.effect("h"))
-		n, err := d.RunOnce(s.ctx, 10)
-		require.ErrorIs(s, err, persistence.ErrLeaseHeld)
-		require.Zero(s, n)
-		s.wantState("h/a", "")
-		require.NoError(s, s.Cursors.Release(s.ctx, lease))
-		s.pass(d, 1)
-		require.Empty(s, s.load(events.DefaultName).Lease.Owner, "it gives the lease back")
-	}},
-	{"a failing aggregate holds back nobody else", func(s *suite) {
-		evts := numbered("e", 6)
-		for i := range evts {
-			evts[i].AggregateID = []string{"poisoned", "healthy"}[i%2]
-		}
-		s.commit(evts...)
-		s.settled()
-		var mu sync.Mutex
-		var got []string
-		broken := true
-		d := s.dispatcher(events.WithConcurrency(4))
-		s.subscribe(d, "h", func(ctx context.Context, evt events.Event) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if broken && evt.AggregateID == "poisoned" {
-				return errPoison
-			}
-			got = append(got, evt.ID)
-			return s.Put(ctx, evt.ID, "applied")
-		})
-		n, err := d.RunOnce(s.ctx, 100)
-		require.ErrorIs(s, err, errPoison)
-		require.Equal(s, 3, n)
-		require.Equal(s, []string{"e-0001", "e-0003", "e-0005"}, got)
-		require.True(s, s.load(events.DefaultName).Cursor.IsZero(), "the cursor waits")
-		broken, got = false, nil
-		s.pass(d, 6)
-		require.Equal(s, []string{"e-0000", "e-0002", "e-0004"}, got)
-		require.Equal(s, s.read(beginning)[5].Cursor(), s.load(events.DefaultName).Cursor)
-		require.Empty(s, s.load(events.DefaultName).Attempts)
-	}},
-	{"a producer that stays open holds back nobody else's events", func(s *suite) {
-		s.needsConcurrency()
-		open := s.begin(func(ctx context.Context) error {
-			late := record("open")
-			late.AggregateID = "other"
-			return s.Outbox.Append(ctx, late)
-		})
-		s.commit(numbered("e", 3)...)
-		d := s.dispatcher()
-		s.subscribe(d, "h", s.effect("h"))
-		n, err := d.RunOnce(s.ctx, 100)
-		require.NoError(s, err)
-		require.Equal(s, 3, n)
-		s.wantState("h/e-0002", "applied")
-		open.finish(nil)
-		s.settled()
-		_, err = d.RunOnce(s.ctx, 100)
-		require.NoError(s, err)
-		s.wantState("h/open", "applied")
-		s.pass(d, 0)
-	}},
-	{"a handler that a holder did not know gets what it has missed", func(s *suite) {
-		before, after := s.dispatcher(), s.dispatcher()
-		var order []string
-		s.subscribe(before, "old", s.effect("old"))
-		s.subscribe(after, "old", s.effect("old"))
-		s.subscribe(after, "new", func(ctx context.Context, evt events.Event) error {
-			order = append(order, evt.ID)
-			return s.Put(ctx, "new/"+evt.ID, "applied")
-		})
-		require.NoError(s, after.Subscribe("test.Added", "new", s.effect("added")))
-		s.commit(record("history"))
-		s.pass(before, 1)
-		// The new replica comes up, and finds the lease held.
-		lease, err := s.Cursors.Acquire(s.ctx, events.DefaultName, "old replica", time.Hour)
-		require.NoError(s, err)
-		_, err = after.RunOnce(s.ctx, 1)
-		require.ErrorIs(s, err, persistence.ErrLeaseHeld)
-		require.NoError(s, s.Cursors.Release(s.ctx, lease))
-		s.commit(numbered("e", 3)...)
-		added := record("a")
-		added.EventType, added.AggregateID = "test.Added", "other"
-		s.commit(added)
-		s.pass(before, 4)
-		s.pass(after, 4)
-		require.Equal(s, ids(numbered("e", 3)), order, "in order, and nothing from before it was there")
-		s.wantState("added/a", "applied")
-		s.pass(after, 0)
-		// And back again, as in a rollback of the deploy.
-		s.commit(record("f"))
-		s.pass(before, 1)
-		s.wantState("new/f", "")
-		s.pass(after, 1)
-		s.wantState("new/f", "applied")
-		s.wantState("old/f", "applied")
-	}},
 	{"a permanent failure is a dead letter at once", func(s *suite) {
 		s.commit(record("a"))
 		s.settled()
@@ -370,28 +265,6 @@ var dispatcherRules = []rule{
 		letters := s.letters(persistence.DeadLetterQuery{})
 		require.Len(s, letters, 1)
 		require.Equal(s, 1, letters[0].Attempts)
-	}},
-	{"a row that is stamped behind the cursor is found and delivered", func(s *suite) {
-		if s.Insert == nil {
-			s.Skip("nobody else can write")
-		}
-		s.commit(numbered("e", 5)...)
-		d := s.dispatcher()
-		s.subscribe(d, "h", s.effect("h"))
-		s.pass(d, 5)
-		rogue := record("rogue")
-		rogue.CreatedTime = s.read(beginning)[0].CreatedTime.Add(-30 * time.Second)
-		require.NoError(s, s.Insert(s.ctx, rogue))
-		s.pass(d, 0) // its last audit was a moment ago
-		s.wantState("h/rogue", "")
-		for range 2 { // processes that have just come up
-			d = s.dispatcher()
-			s.subscribe(d, "h", s.effect("h"))
-			_, err := d.RunOnce(s.ctx, 10)
-			require.NoError(s, err)
-			s.wantState("h/rogue", "applied")
-		}
-		require.Zero(s, d.Stats().LateEvents, "it is counted now")
 	}},
 }
 

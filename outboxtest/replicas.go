@@ -12,6 +12,60 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
+var replicaRules = []rule{
+	{"two dispatchers that race apply every event once", func(s *suite) { s.takeOver() }},
+	{"a dispatcher whose lease somebody else holds does nothing", func(s *suite) {
+		s.commit(record("a"))
+		s.load(events.DefaultName)
+		lease, err := s.Cursors.Acquire(s.ctx, events.DefaultName, "somebody", time.Hour)
+		require.NoError(s, err)
+		d := s.dispatcher()
+		s.subscribe(d, "h", s.effect("h"))
+		n, err := d.RunOnce(s.ctx, 10)
+		require.ErrorIs(s, err, persistence.ErrLeaseHeld)
+		require.Zero(s, n)
+		s.wantState("h/a", "")
+		require.NoError(s, s.Cursors.Release(s.ctx, lease))
+		s.pass(d, 1)
+		require.Empty(s, s.load(events.DefaultName).Lease.Owner, "it gives the lease back")
+	}},
+	{"a handler that a holder did not know gets what it has missed", func(s *suite) {
+		before, after := s.dispatcher(), s.dispatcher()
+		var order []string
+		s.subscribe(before, "old", s.effect("old"))
+		s.subscribe(after, "old", s.effect("old"))
+		s.subscribe(after, "new", func(ctx context.Context, evt events.Event) error {
+			order = append(order, evt.ID)
+			return s.Put(ctx, "new/"+evt.ID, "applied")
+		})
+		require.NoError(s, after.Subscribe("test.Added", "new", s.effect("added")))
+		s.commit(record("history"))
+		s.pass(before, 1)
+		// The new replica comes up, and finds the lease held.
+		lease, err := s.Cursors.Acquire(s.ctx, events.DefaultName, "old replica", time.Hour)
+		require.NoError(s, err)
+		_, err = after.RunOnce(s.ctx, 1)
+		require.ErrorIs(s, err, persistence.ErrLeaseHeld)
+		require.NoError(s, s.Cursors.Release(s.ctx, lease))
+		s.commit(numbered("e", 3)...)
+		added := record("a")
+		added.EventType, added.AggregateID = "test.Added", "other"
+		s.commit(added)
+		s.pass(before, 4)
+		s.pass(after, 4)
+		require.Equal(s, ids(numbered("e", 3)), order, "in order, and nothing from before it was there")
+		s.wantState("added/a", "applied")
+		s.pass(after, 0)
+		// And back again, as in a rollback of the deploy.
+		s.commit(record("f"))
+		s.pass(before, 1)
+		s.wantState("new/f", "")
+		s.pass(after, 1)
+		s.wantState("new/f", "applied")
+		s.wantState("old/f", "applied")
+	}},
+}
+
 // takeOver lets a second dispatcher take over while the first stands between
 // marker and commit, and does not know that it has lost its lease.
 func (s *suite) takeOver() {
