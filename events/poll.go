@@ -129,10 +129,11 @@ func (p *poller) serve(ctx context.Context, t *term) {
 
 // wait waits for a reason to read again.
 func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bool) {
+	pause = jittered(pause)
 	if len(t.window.entries) > 0 || t.dirty() {
-		pause = min(pause, saveEvery) // the cursor is to be moved
+		pause = min(pause, t.untilDue()) // the cursor is to be moved
 	}
-	timer := time.NewTimer(jittered(pause))
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
 		p.pass(t.reported())

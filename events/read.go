@@ -40,6 +40,15 @@ func (t *term) due(batch int) bool {
 	return waiting-t.unsaved >= batch || time.Since(t.marked) >= saveEvery && (waiting > 0 || t.dirty())
 }
 
+// untilDue returns when it is time to look whether the cursor can move: not a
+// moment before it may, which would cost a read that moves nothing.
+func (t *term) untilDue() time.Duration {
+	if wait := saveEvery - time.Since(t.marked); wait > 0 {
+		return wait
+	}
+	return saveEvery // nothing was settled, and may be by then
+}
+
 // waiting returns the number of settled events in the window.
 func (t *term) waiting() int {
 	return int(t.lanes.load().settled + t.instant - t.passed)
