@@ -3,6 +3,7 @@ package matrix
 import (
 	"bytes"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,9 +14,10 @@ import (
 type cut int32
 
 const (
-	never          cut = iota
-	beforeCommit       // the server never gets the COMMIT
-	beforeTheReply     // the server commits, and nobody hears of it
+	never           cut = iota
+	beforeTheMarker     // the server never gets what a delivery begins with
+	beforeCommit        // the server never gets the COMMIT
+	beforeTheReply      // the server commits, and nobody hears of it
 )
 
 // network is a way to a server on which a connection can get lost.
@@ -23,6 +25,9 @@ type network struct {
 	addr   string
 	server string
 	next   atomic.Int32 // the cut at the next COMMIT, once
+
+	mu   sync.Mutex
+	live map[net.Conn]bool
 }
 
 func newNetwork(t *testing.T, server string) *network {
@@ -30,7 +35,7 @@ func newNetwork(t *testing.T, server string) *network {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	n := &network{addr: listener.Addr().String(), server: server}
+	n := &network{addr: listener.Addr().String(), server: server, live: map[net.Conn]bool{}}
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -45,6 +50,16 @@ func newNetwork(t *testing.T, server string) *network {
 
 func (n *network) cutAt(c cut) { n.next.Store(int32(c)) }
 
+// drop ends all connections.
+func (n *network) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for client := range n.live {
+		_ = client.Close()
+	}
+	clear(n.live)
+}
+
 // carry passes a connection on until it ends, on either side or by a cut.
 func (n *network) carry(client net.Conn) {
 	server, err := net.Dial("tcp", n.server)
@@ -52,6 +67,9 @@ func (n *network) carry(client net.Conn) {
 		_ = client.Close()
 		return
 	}
+	n.mu.Lock()
+	n.live[client] = true
+	n.mu.Unlock()
 	var deaf atomic.Bool // the next reply does not arrive
 	pass := func(to, from net.Conn, chunk func([]byte) bool) {
 		defer client.Close()

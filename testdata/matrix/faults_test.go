@@ -3,11 +3,8 @@ package matrix
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -115,97 +112,4 @@ func TestAConnectionLostDuringTheCommitLeavesBothOrNothing(t *testing.T) {
 		require.NoError(t, commit("next"))
 		f.want(t, "whole", "reply-lost", "next")
 	})
-}
-
-// A dispatcher loses connections in a handler and at both ends of a commit, and
-// still every event takes effect once.
-func TestADispatcherOutlivesItsConnections(t *testing.T) {
-	onServers(t, func(t *testing.T, f faulty, n *network) {
-		f.publish(t, 6)
-		var killed, cutBefore, cutAfter atomic.Bool
-		var kill error
-		f.poll(t, 6, func(ctx context.Context, evt events.Event) error {
-			switch {
-			case evt.ID == "event-1" && killed.CompareAndSwap(false, true):
-				kill = f.kill(ctx)
-			case evt.ID == "event-2" && cutBefore.CompareAndSwap(false, true):
-				n.cutAt(beforeCommit)
-			case evt.ID == "event-3" && cutAfter.CompareAndSwap(false, true):
-				n.cutAt(beforeTheReply)
-			}
-			return nil
-		})
-		require.NoError(t, kill)
-		require.True(t, killed.Load() && cutBefore.Load() && cutAfter.Load())
-	})
-}
-
-// The server is killed in the middle of a handler, and starts again.
-func TestADispatcherOutlivesTheServer(t *testing.T) {
-	for _, s := range Servers {
-		if s.Kind == nil || s.Again {
-			continue
-		}
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			server := servers.Private(t, s.Kind)
-			db := Open(t, s.Open(servers.CreateDatabase(t, server)), &gorm.Config{Logger: logger.Discard})
-			f := newFaulty(t, db)
-			f.publish(t, 6)
-			var crashed atomic.Bool
-			f.poll(t, 6, func(ctx context.Context, evt events.Event) error {
-				if evt.ID != "event-2" || !crashed.CompareAndSwap(false, true) {
-					return nil
-				}
-				if err := server.Kill(ctx); err != nil {
-					return err
-				}
-				return server.Restart(ctx)
-			})
-			require.True(t, crashed.Load())
-		})
-	}
-}
-
-// publish commits events, one a transaction.
-func (f faulty) publish(t *testing.T, n int) {
-	t.Helper()
-	for i := range n {
-		require.NoError(t, f.outbox.Atomically(t.Context(), func(ctx context.Context) error {
-			return events.NewPublisher(f.outbox).Publish(ctx, events.Event{
-				ID: "event-" + strconv.Itoa(i), Type: "t", AggregateType: "a", AggregateID: "1",
-			})
-		}))
-	}
-}
-
-// poll delivers until all events have taken effect, and asserts that each has
-// once, in order, and that something did go wrong.
-func (f faulty) poll(t *testing.T, n int, fault func(context.Context, events.Event) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	d := events.NewDispatcher(f.outbox, f.outbox, f.outbox, f.outbox)
-	require.NoError(t, d.Subscribe("t", "h", func(ctx context.Context, evt events.Event) error {
-		if err := gormtx.Tx(ctx).Exec("INSERT INTO changes (id) VALUES (?)", evt.ID).Error; err != nil {
-			return err
-		}
-		return fault(ctx, evt)
-	}))
-	require.NoError(t, d.Subscribe("t", "last", func(_ context.Context, evt events.Event) error {
-		if evt.ID == "event-"+strconv.Itoa(n-1) {
-			cancel()
-		}
-		return nil
-	}))
-	problems := 0
-	require.NoError(t, d.Poll(ctx, 10*time.Millisecond, 100, func(error) { problems++ }))
-	require.NotErrorIs(t, ctx.Err(), context.DeadlineExceeded, "the dispatcher did not get through")
-	require.NotZero(t, problems)
-	var found, want []string
-	require.NoError(t, f.db.Raw("SELECT id FROM changes ORDER BY id").Scan(&found).Error)
-	for i := range n {
-		want = append(want, "event-"+strconv.Itoa(i))
-	}
-	require.Equal(t, want, found)
 }
