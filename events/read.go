@@ -143,7 +143,8 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 		dl := &delivery{subscription: s.subscription, marker: s.marker(r)}
 		if a, ok := t.attempts[keyOf(dl.marker)]; ok {
 			dl.failures, dl.lastError = a.Attempts, a.LastError
-			dl.due = t.began.Add(a.NextTime.Sub(t.clock))
+			// The clock may have been set back since.
+			dl.due = t.began.Add(min(a.NextTime.Sub(t.clock), t.d.backoff.most))
 			e.suspect = e.suspect || t.lease.Unclean
 		}
 		e.pending = append(e.pending, dl)

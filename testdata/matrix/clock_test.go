@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -234,4 +235,34 @@ func (r *setBack) count(t *testing.T) (lost, twice int) {
 		}
 	}
 	return lost, len(ids) - len(applied)
+}
+
+// The time of the next try is the database's. A clock that is set back does not
+// make a new process wait for it longer than any back-off lasts.
+func TestABackOffEndsThoughTheClockIsSetBack(t *testing.T) {
+	for _, s := range Servers {
+		if s.Kind == nil || s.Again {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := newSetBack(t, s)
+			require.NoError(t, r.publish(t.Context(), "event"))
+			for _, fail := range []bool{true, false} {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				d := events.NewDispatcher(r.outbox, r.outbox, r.outbox, r.outbox, events.WithBackoff(time.Second, time.Second))
+				require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error {
+					if fail {
+						return errors.New("broken")
+					}
+					cancel()
+					return nil
+				}))
+				require.NoError(t, d.Poll(ctx, 10*time.Millisecond, 100, func(error) { cancel() }))
+				require.ErrorIs(t, ctx.Err(), context.Canceled)
+				r.clock.set(-time.Hour)
+			}
+		})
+	}
 }

@@ -52,7 +52,11 @@ func openTapped(t *testing.T, s Server, dsn string, rewrite func() func(string) 
 		require.NoError(t, err)
 		dialector = mysql.New(mysql.Config{Conn: sql.OpenDB(tap)})
 	}
-	return Open(t, dialector, &gorm.Config{Logger: logger.Discard}), tap
+	db := Open(t, dialector, &gorm.Config{Logger: logger.Discard})
+	pool, err := db.DB()
+	require.NoError(t, err)
+	pool.SetMaxIdleConns(20) // rather than connect again and again
+	return db, tap
 }
 
 // take returns what was counted since it was last asked.
