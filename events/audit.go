@@ -43,7 +43,7 @@ func (t *term) watch(ctx context.Context) {
 		if !t.await(ctx, wait) {
 			return
 		}
-		if !t.level.Load() {
+		if !t.even.Load() {
 			continue // what handlers have been left behind by is read again anyway
 		}
 		due := !time.Now().Before(next)

@@ -126,7 +126,7 @@ func (t *term) auditOnce(ctx context.Context) error {
 	t.tally.see(t.clock)
 	_, isBehind := t.tally.setBack()
 	due := time.Since(t.d.audited) >= auditEvery
-	if !t.level.Load() || !due && !isBehind {
+	if !t.even.Load() || !due && !isBehind {
 		return nil
 	}
 	if err := t.audit(ctx, auditRecent, due); err != nil {

@@ -224,7 +224,7 @@ func (t *term) save(ctx context.Context) error {
 	t.saved = low
 	if low.Compare(t.resumed) >= 0 {
 		t.behind = nil
-		t.level.Store(true)
+		t.even.Store(true)
 	}
 	t.tally.saved(counts)
 	t.mu.Lock()

@@ -42,7 +42,7 @@ type term struct {
 	changed chan struct{} // something has ended in a lane
 	window  window
 	saved   persistence.Cursor // window.low, when it was last saved
-	level   atomic.Bool        // no handler is behind the cursor
+	even    atomic.Bool        // no handler is behind the cursor
 	mark    time.Time          // everything before it that can be read has been
 	marked  time.Time          // when it was asked for
 	unsaved int                // settled entries in the window, when it was asked for
@@ -76,7 +76,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 		t.cancel(errStopped)
 		return nil, err
 	}
-	d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: lease acquired", slog.String("dispatcher", d.name), slog.String("owner", d.owner),
+	d.log.LogAttrs(ctx, t.level(), "outbox: lease acquired", slog.String("dispatcher", d.name), slog.String("owner", d.owner),
 		slog.Int64("token", lease.Token), slog.Bool("unclean", lease.Unclean), slog.String("cursor", t.resumed.String()))
 	var helpers context.Context
 	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
@@ -131,7 +131,7 @@ func (t *term) resume(ctx context.Context) error {
 		}
 		t.behind = nil
 	}
-	t.level.Store(len(t.behind) == 0)
+	t.even.Store(len(t.behind) == 0)
 	t.attempts = map[markerKey]persistence.Attempt{}
 	for _, a := range state.Attempts {
 		t.attempts[keyOf(persistence.Marker{Event: a.Event, Handler: a.Handler})] = a
@@ -145,6 +145,14 @@ func (t *term) resume(ctx context.Context) error {
 	mark, err := d.store.SafeMark(ctx)
 	t.mark, t.clock, t.marked = mark.Time, mark.Now, time.Now()
 	return err
+}
+
+// level is that of what is logged about the lease, which each pass takes anew.
+func (t *term) level() slog.Level {
+	if t.patient {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }
 
 var errStopped = errors.New("the dispatcher has stopped")
@@ -244,6 +252,6 @@ func (t *term) release(ctx context.Context) error {
 	if err := t.d.cursors.Release(ctx, t.lease); err != nil {
 		return fmt.Errorf("the lease could not be released, it will expire: %w", err)
 	}
-	t.d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: lease released", slog.String("dispatcher", t.d.name), slog.Int64("token", t.lease.Token))
+	t.d.log.LogAttrs(ctx, t.level(), "outbox: lease released", slog.String("dispatcher", t.d.name), slog.Int64("token", t.lease.Token))
 	return nil
 }

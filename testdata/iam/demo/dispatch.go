@@ -18,6 +18,9 @@ const placeVar = "OUTBOX_DEMO_PLACE"
 const (
 	pollInterval = 100 * time.Millisecond
 	batch        = 50
+	// takeOver is how long it takes until another dispatcher goes on in the
+	// place of the one that was killed.
+	takeOver = 2 * time.Second
 )
 
 func isDispatcher() bool { return os.Getenv(placeVar) != "" }
@@ -39,13 +42,14 @@ func dispatch() error {
 	if err != nil {
 		return fmt.Errorf("dispatcher: %s: %w", placeVar, err)
 	}
-	db, err := place.open(2)
+	db, err := place.open(events.DefaultConcurrency + 2)
 	if err != nil {
 		return fmt.Errorf("dispatcher: %w", err)
 	}
 	defer db.close()
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	d := events.NewDispatcher(db.outbox, db.outbox, db.outbox, db.outbox, events.WithLogger(logger))
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	d := events.NewDispatcher(db.outbox, db.outbox, db.outbox, db.outbox,
+		events.WithLogger(logger), events.WithLease(takeOver))
 	if err := db.app().Subscribe(d); err != nil {
 		return err
 	}
