@@ -146,3 +146,18 @@ func (d *database) holder() (pid int, err error) {
 	}
 	return strconv.Atoi(strings.Split(owner, "/")[1])
 }
+
+// stop pauses a process, though not while it saves the cursor: nobody can take
+// over from one that does not end that transaction, since its row is also the
+// lease's.
+func (d *database) stop(t *testing.T, p *process) {
+	t.Helper()
+	eventually(t, "the process stands still, and the cursor is not locked", func() (bool, error) {
+		p.pause()
+		err := d.db.Exec("SELECT token FROM outbox_cursors FOR UPDATE NOWAIT").Error
+		if err != nil {
+			p.resume()
+		}
+		return err == nil, err
+	})
+}

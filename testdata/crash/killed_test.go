@@ -23,8 +23,8 @@ func TestDispatchersThatAreKilled(t *testing.T) {
 		producers.end()
 		k.drain(t, 0)
 		n := k.count(t)
-		t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d stuck=%d restarts=%d rolled-back=%d failed=%d %s", kind,
-			k.kills, k.ofHolders, k.pauses, k.stuck, k.restarts, producers.rolledBack.Load(), producers.failed.Load(), n)
+		t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d %s", kind,
+			k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load(), n)
 		n.clean(t)
 		producers.kept(t, k.database)
 		require.NotZero(t, k.ofHolders, "nobody was at work when it was killed")

@@ -19,7 +19,7 @@ type killer struct {
 	replicas []*process
 	handling chan *process // is in the middle of a handler
 
-	kills, ofHolders, pauses, stuck, restarts int
+	kills, ofHolders, pauses, restarts int
 }
 
 func newKiller(t *testing.T, name string, aggregates int) *killer {
@@ -142,20 +142,17 @@ func (k *killer) atWork() (p *process) {
 }
 
 // pauseHolder stops the one that works until another one has taken over; then
-// both are at work. Nobody can take over from one that stands still while it
-// saves the cursor, whose row is also the lease's: that one is resumed.
+// both are at work.
 func (k *killer) pauseHolder() {
 	k.t.Helper()
 	p := k.atWork()
-	p.pause()
-	defer p.resume()
-	for deadline := time.Now().Add(10 * k.replica.Lease); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if pid, err := k.holder(); err == nil && pid != 0 && pid != p.cmd.Process.Pid {
-			k.pauses++
-			return
-		}
-	}
-	k.stuck++
+	k.stop(k.t, p)
+	eventually(k.t, "another replica takes over", func() (bool, error) {
+		pid, err := k.holder()
+		return pid != 0 && pid != p.cmd.Process.Pid, err
+	})
+	p.resume()
+	k.pauses++
 }
 
 // restart kills the server, and a replica while it is down.

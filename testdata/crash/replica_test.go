@@ -29,7 +29,8 @@ type replica struct {
 	HandlerTimeout time.Duration // 0: the default
 	MaxAttempts    int           // 0: so many that no event becomes a dead letter
 	// Linger is how long one handler in ten takes, at most, between its effect
-	// and its commit. It says so, for whoever wants to kill it there.
+	// and its commit; with Exit, half of what each takes. It says so, for whoever
+	// wants to kill it there.
 	Linger time.Duration
 	Hold   string // the event whose handler waits for the word to go on, heeding nothing else
 	Exit   string // the event that ends the process
@@ -130,8 +131,10 @@ func (r replica) handler(goOn <-chan struct{}) events.Handler {
 			say("held", evt.ID)
 			<-goOn
 		case evt.ID == r.Exit:
-			time.Sleep(r.Linger) // others are in their handlers
+			time.Sleep(r.Linger)
 			os.Exit(exitCode)
+		case r.Exit != "":
+			time.Sleep(2 * r.Linger) // so that some run beside the one that exits
 		case r.Linger > 0 && rand.IntN(10) == 0:
 			say("handling", evt.ID)
 			time.Sleep(rand.N(r.Linger))
