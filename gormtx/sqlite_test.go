@@ -59,6 +59,7 @@ func TestConformance(t *testing.T) {
 					sqlDB, err := db.DB()
 					require.NoError(t, err)
 					sqlDB.SetMaxOpenConns(v.connections)
+					gormtest.Prepare(t, db, v.naming)
 					return gormtest.Backend(t, db, v.naming)
 				})
 			})

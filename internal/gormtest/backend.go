@@ -15,16 +15,21 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Backend returns an outbox in an empty database, migrated.
-func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
+// Prepare makes what [Backend] needs in an empty database: the outbox and the
+// application's tables.
+func Prepare(t testing.TB, db *gorm.DB, naming Naming) {
 	t.Helper()
-	ctx := t.Context()
-	outbox := gormtx.New(db, naming.Options()...)
-	require.NoError(t, outbox.Migrate(ctx))
-	d := dialects[db.Name()]
-	for _, statement := range d.tables {
+	require.NoError(t, gormtx.New(db, naming.Options()...).Migrate(t.Context()))
+	for _, statement := range dialects[db.Name()].tables {
 		require.NoError(t, db.Exec(statement).Error)
 	}
+}
+
+// Backend returns the outbox in a database that was prepared.
+func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
+	t.Helper()
+	outbox := gormtx.New(db, naming.Options()...)
+	d := dialects[db.Name()]
 	sqlDB, err := db.DB()
 	require.NoError(t, err)
 	backend := outboxtest.Backend{

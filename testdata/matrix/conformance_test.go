@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { servers.Main(m) }
 // variant is a way to run the suite beside the default one.
 type variant struct {
 	name        string
-	dialector   func(testing.TB) gorm.Dialector
+	mode        Mode // or the driver's default
+	noRetention bool
 	naming      gormtest.Naming
 	connections int
 	config      gorm.Config
@@ -36,49 +37,67 @@ func variants(s Server) []variant {
 	all = append(all,
 		variant{name: "prefix, beside another outbox", naming: gormtest.Naming{Prefix: "Iam_"}, beside: true},
 		variant{name: "one connection", connections: 1},
-		variant{name: "prepared", config: gorm.Config{PrepareStmt: true}},
+		// Retention does not go through GORM, whose statements these are.
+		variant{name: "prepared", config: gorm.Config{PrepareStmt: true}, noRetention: true},
 	)
 	if s.Schemas {
 		all = append(all, variant{name: "schema outside the search path", naming: gormtest.Naming{Schema: "Elsewhere", Prefix: "x_"}})
 	}
 	for name, mode := range s.Modes {
-		all = append(all, variant{name: name, dialector: mode})
+		all = append(all, variant{name: name, mode: mode, noRetention: !mode.Retention})
 	}
 	return all
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, server := range Servers {
 		for _, v := range variants(server) {
 			t.Run(server.Name+"/gormtx/"+v.name, func(t *testing.T) {
 				t.Parallel()
-				outboxtest.Run(t, func(t testing.TB) outboxtest.Backend { return v.backend(t, server) })
+				reused := newDatabases(t, server, v)
+				outboxtest.Run(t, func(t testing.TB) outboxtest.Backend {
+					backend := gormtest.Backend(t, reused.take(t), v.naming)
+					if v.noRetention {
+						backend.Retention = nil
+					}
+					return backend
+				})
 			})
 		}
 	}
 }
 
-func (v variant) backend(t testing.TB, server Server) outboxtest.Backend {
-	dialector := server.Gorm
-	if v.dialector != nil {
-		dialector = v.dialector
+// connect opens a pool of its own, which closes when the test ends.
+func (v variant) connect(t testing.TB, server Server, dsn string) *gorm.DB {
+	t.Helper()
+	dialector := server.Open(dsn)
+	if v.mode.Open != nil {
+		dialector = v.mode.Open(t, dsn)
 	}
 	config := v.config
 	config.Logger = logger.Discard
-	db := Open(t, dialector(t), &config)
+	db := Open(t, dialector, &config)
 	sqlDB, err := db.DB()
 	require.NoError(t, err)
 	sqlDB.SetMaxOpenConns(v.connections)
-	if v.beside {
-		busyOutbox(t, db)
-	}
-	return gormtest.Backend(t, db, v.naming)
+	return db
 }
 
-// busyOutbox makes an outbox with events, a cursor, markers and dead letters,
+// prepare makes in a new database what the suite needs.
+func (v variant) prepare(t testing.TB, db *gorm.DB) {
+	t.Helper()
+	if v.beside {
+		fillOutbox(t, db, gormtest.Naming{Prefix: "busy_"})
+	}
+	gormtest.Prepare(t, db, v.naming)
+}
+
+// fillOutbox makes an outbox with events, a cursor, markers and dead letters,
 // none of which may show in another one.
-func busyOutbox(t testing.TB, db *gorm.DB) {
-	outbox := gormtx.New(db, gormtx.WithTablePrefix("busy_"))
+func fillOutbox(t testing.TB, db *gorm.DB, naming gormtest.Naming) {
+	t.Helper()
+	outbox := gormtx.New(db, naming.Options()...)
 	require.NoError(t, outbox.Migrate(t.Context()))
 	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
 		return events.NewPublisher(outbox).Publish(ctx, newEvents(3)...)

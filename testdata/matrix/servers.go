@@ -19,14 +19,14 @@ import (
 // Server is a kind of database, as the faces connect to it.
 type Server struct {
 	Name string
-	// Gorm returns a way to connect GORM to a new, empty database.
-	Gorm func(t testing.TB) gorm.Dialector
-	// Kind is the server that it runs on, nil where it is embedded, and Open
-	// returns a way to connect GORM to a database there.
+	// Kind is the server that it runs on, nil where it is embedded.
 	Kind *servers.Kind
+	// New returns the DSN of a new, empty database, which goes when the test
+	// ends, and Open a way to connect GORM to it.
+	New  func(t testing.TB) (dsn string)
 	Open func(dsn string) gorm.Dialector
-	// Modes are other ways to connect to it than the driver's default.
-	Modes map[string]func(t testing.TB) gorm.Dialector
+	// Modes are other ways to connect to a database there.
+	Modes map[string]Mode
 	// Again says that another server of the same kind has all the variants.
 	Again bool
 	// Schemas says that it has schemas beside the default one.
@@ -37,18 +37,31 @@ type Server struct {
 	OneWriter bool
 }
 
+// Mode is a way to connect.
+type Mode struct {
+	Open func(t testing.TB, dsn string) gorm.Dialector
+	// Retention says that retention is under test as well. Its DDL takes long,
+	// so it is not where a mode changes nothing but how values are sent, or how
+	// transactions see each other.
+	Retention bool
+}
+
+// Gorm returns a way to connect GORM to a new, empty database.
+func (s Server) Gorm(t testing.TB) gorm.Dialector {
+	t.Helper()
+	return s.Open(s.New(t))
+}
+
 // Servers are the databases that the library supports.
 var Servers = []Server{
 	{
 		Name:      "sqlite",
 		OneWriter: true,
-		Gorm: func(t testing.TB) gorm.Dialector {
-			return sqlite.Dialector{
-				DriverName: "sqlite",
-				DSN: "file:" + filepath.Join(t.TempDir(), "outbox.db") +
-					"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=foreign_keys(1)",
-			}
+		New: func(t testing.TB) string {
+			return "file:" + filepath.Join(t.TempDir(), "outbox.db") +
+				"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=foreign_keys(1)"
 		},
+		Open: func(dsn string) gorm.Dialector { return sqlite.Dialector{DriverName: "sqlite", DSN: dsn} },
 	},
 	postgresServer(servers.Postgres, false),
 	postgresServer(servers.Postgres15, true),
@@ -63,34 +76,33 @@ var Servers = []Server{
 
 // postgresServer is PostgreSQL, with the modes of its driver.
 func postgresServer(kind *servers.Kind, again bool) Server {
-	dsn := func(t testing.TB) string { return servers.CreateDatabase(t, servers.Get(t, kind)) }
 	s := Server{
 		Name:       kind.Name,
 		Kind:       kind,
+		New:        func(t testing.TB) string { return newDatabase(t, kind) },
 		Open:       postgres.Open,
 		Again:      again,
 		Schemas:    true,
 		Partitions: true,
-		Gorm:       func(t testing.TB) gorm.Dialector { return postgres.Open(dsn(t)) },
 	}
-	s.Modes = map[string]func(t testing.TB) gorm.Dialector{
-		"simple protocol": func(t testing.TB) gorm.Dialector {
-			return postgres.New(postgres.Config{DSN: dsn(t), PreferSimpleProtocol: true})
-		},
+	s.Modes = map[string]Mode{
+		"simple protocol": {Retention: true, Open: func(_ testing.TB, dsn string) gorm.Dialector {
+			return postgres.New(postgres.Config{DSN: dsn, PreferSimpleProtocol: true})
+		}},
 		// How pgx is configured behind a pooler that hands out a server
 		// connection for a transaction at a time.
-		"no prepared statements": func(t testing.TB) gorm.Dialector {
-			config, err := pgx.ParseConfig(dsn(t))
+		"no prepared statements": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
+			config, err := pgx.ParseConfig(dsn)
 			require.NoError(t, err)
 			config.DefaultQueryExecMode = pgx.QueryExecModeExec
 			config.StatementCacheCapacity = 0
 			return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
-		},
+		}},
 		// A prepared statement would be missing on the next server connection,
 		// so pgx may not keep any.
-		"transaction pooler": func(t testing.TB) gorm.Dialector {
-			return postgres.Open(servers.PgBouncer(t, dsn(t)) + "&default_query_exec_mode=exec")
-		},
+		"transaction pooler": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
+			return postgres.Open(servers.PgBouncer(t, dsn) + "&default_query_exec_mode=exec")
+		}},
 	}
 	return s
 }
@@ -99,24 +111,22 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 // us; isolation is the name of its system variable, and more are parameters of
 // modes that only this server has.
 func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) Server {
-	open := func(params string) func(t testing.TB) gorm.Dialector {
-		return func(t testing.TB) gorm.Dialector {
-			return mysql.Open(servers.CreateDatabase(t, servers.Get(t, kind)) + params)
-		}
+	with := func(params string) func(testing.TB, string) gorm.Dialector {
+		return func(_ testing.TB, dsn string) gorm.Dialector { return mysql.Open(dsn + params) }
 	}
 	s := Server{
 		Name:       kind.Name,
 		Kind:       kind,
+		New:        func(t testing.TB) string { return newDatabase(t, kind) },
 		Open:       mysql.Open,
 		Partitions: true,
-		Gorm:       open(""),
-		Modes: map[string]func(t testing.TB) gorm.Dialector{
-			"read committed, interpolated, found rows": open("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27"),
-			"local times, lax SQL mode":                open("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),
+		Modes: map[string]Mode{
+			"read committed, interpolated, found rows": {Open: with("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27")},
+			"local times, lax SQL mode":                {Open: with("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"), Retention: true},
 		},
 	}
 	for name, params := range more {
-		s.Modes[name] = open(params)
+		s.Modes[name] = Mode{Open: with(params)}
 	}
 	return s
 }
@@ -124,7 +134,14 @@ func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) S
 // PostgresDSN returns the DSN of a new, empty database.
 func PostgresDSN(t testing.TB) string {
 	t.Helper()
-	return servers.CreateDatabase(t, servers.Get(t, servers.Postgres))
+	return newDatabase(t, servers.Postgres)
+}
+
+// newDatabase returns the DSN of a new, empty database on the server of that
+// kind. It is dropped when the test ends.
+func newDatabase(t testing.TB, kind *servers.Kind) string {
+	t.Helper()
+	return servers.CreateDatabase(t, servers.Get(t, kind))
 }
 
 // Open connects GORM and closes the pool at the end of the test.
