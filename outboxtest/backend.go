@@ -16,7 +16,8 @@ type Backend struct {
 	Admin       persistence.CursorAdmin
 	Idempotency persistence.IdempotencyStore
 	DeadLetters persistence.DeadLetterStore
-	Retention   persistence.OutboxRetention
+	// Retention may be nil; its rules are skipped then.
+	Retention persistence.OutboxRetention
 
 	// Put writes a value of the application's own in the transaction that ctx
 	// carries, and locks it until the transaction ends.

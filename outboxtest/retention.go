@@ -19,10 +19,18 @@ func monthsAgo(n int) time.Time {
 	return time.Date(now.Year(), now.Month()-time.Month(n), 1, 0, 0, 0, 0, time.UTC)
 }
 
+func (s *suite) needsRetention() {
+	s.Helper()
+	if s.Retention == nil {
+		s.Skip("the backend has no Retention")
+	}
+}
+
 // history makes an outbox that is two years old: a partition for each of five
 // months, and two events in each of them. An event is called after its month.
 func (s *suite) history() {
 	s.Helper()
+	s.needsRetention()
 	if s.Insert == nil {
 		s.Skip("the backend has no Insert: its events are of now")
 	}
@@ -79,6 +87,7 @@ func (s *suite) drop(before time.Time, options persistence.RetentionOptions) (pe
 
 var retentionRules = []rule{
 	{"retention refuses a context that carries a transaction", func(s *suite) {
+		s.needsRetention()
 		err := s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
 			_, err := s.Retention.EnsurePartitions(ctx, 3, persistence.RetentionOptions{})
 			require.ErrorIs(s, err, persistence.ErrInTransaction)
@@ -89,6 +98,7 @@ var retentionRules = []rule{
 		require.NoError(s, err)
 	}},
 	{"retention refuses options that make no sense", func(s *suite) {
+		s.needsRetention()
 		bad := persistence.RetentionOptions{LockTimeout: -time.Second}
 		_, err := s.Retention.EnsurePartitions(s.ctx, 3, bad)
 		require.ErrorIs(s, err, persistence.ErrInvalid)
@@ -100,6 +110,7 @@ var retentionRules = []rule{
 		require.ErrorIs(s, err, persistence.ErrInvalid)
 	}},
 	{"partitions are made ahead, once", func(s *suite) {
+		s.needsRetention()
 		s.commit(record("before"))
 		plan, err := s.Retention.EnsurePartitions(s.ctx, 6, persistence.RetentionOptions{DryRun: true})
 		require.NoError(s, err)
@@ -202,6 +213,7 @@ var retentionRules = []rule{
 		require.Empty(s, s.left())
 	}},
 	{"nothing is dropped that has not ended for the audit window", func(s *suite) {
+		s.needsRetention()
 		s.commit(record("now"))
 		_, err := s.drop(time.Now().AddDate(1, 0, 0), persistence.RetentionOptions{NoConsumers: true})
 		require.NoError(s, err)

@@ -111,6 +111,7 @@ func crashingStore(a aged, c *crash) *sqlstore.Store {
 // A crash before or after any statement leaves an outbox that takes events of
 // now and of later months, and the next run ends what was begun.
 func TestRetentionSurvivesACrashAtEachStep(t *testing.T) {
+	t.Parallel()
 	onPartitions(t, func(t *testing.T, server Server, db *gorm.DB) {
 		if server.Again {
 			return // the statements are the other's

@@ -17,18 +17,16 @@ import (
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
-// patience is how long a database may take to be emptied.
-const patience = 5 * time.Second
-
 // databases hands the same few databases to one rule after the other, since
 // making one takes longer than most rules do. What a rule gets is as new: a
 // database is used again if nobody is left in it, its tables and partitions are
 // what they were, and so are its rows when what came since has been deleted.
 // All are dropped when the test ends that they are for.
 type databases struct {
-	t       testing.TB
-	server  Server
-	variant variant
+	t        testing.TB
+	server   Server
+	variant  variant
+	patience time.Duration // how long a database may take to be emptied
 
 	mu   sync.Mutex
 	free []*database
@@ -65,7 +63,7 @@ func newDatabases(t testing.TB, server Server, v variant) *databases {
 	if server.Kind != nil {
 		servers.Get(t, server.Kind) // or skips this test, not a rule
 	}
-	return &databases{t: t, server: server, variant: v}
+	return &databases{t: t, server: server, variant: v, patience: 5 * time.Second}
 }
 
 // take connects to a database that is as new, and that is the test's alone.
@@ -113,7 +111,7 @@ func (d *databases) giveBack(t testing.TB, one *database) {
 
 // visit runs fn on a connection of its own, whatever the variant.
 func (d *databases) visit(dsn string, fn func(*gorm.DB) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
 	defer cancel()
 	db, err := gorm.Open(d.server.Open(dsn), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
@@ -176,8 +174,8 @@ func (d *database) empty(db *gorm.DB) error {
 // alone waits until nobody else is in the database: a session ends a moment
 // after its client has closed it.
 func alone(db *gorm.DB) error {
+	var sessions int
 	for {
-		var sessions int
 		err := db.Raw(catalogs[db.Name()].sessions).Scan(&sessions).Error
 		if err == nil && sessions == 0 {
 			return nil

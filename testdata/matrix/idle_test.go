@@ -24,6 +24,7 @@ func onPartitions(t *testing.T, test func(t *testing.T, server Server, db *gorm.
 			continue
 		}
 		t.Run(server.Name, func(t *testing.T) {
+			t.Parallel()
 			test(t, server, Open(t, server.Gorm(t), &gorm.Config{Logger: logger.Discard}))
 		})
 	}

@@ -27,6 +27,7 @@ type counter struct {
 // A deadlock may strike when the first rows of a result have arrived. Its error
 // goes to whoever reads the rows, and past us.
 func TestMySQLDeadlockWhileAResultIsReadEndsTheTransaction(t *testing.T) {
+	t.Parallel()
 	locked := clause.Locking{Strength: "UPDATE"}
 	for name, read := range map[string]func(tx *gorm.DB, began func()) error{
 		"rows": func(tx *gorm.DB, began func()) error {
@@ -138,6 +139,7 @@ func (o *other) end() error {
 // Of a transaction that was opened elsewhere we do not see the statements, so the
 // server is asked.
 func TestMySQLDeadlockInATransactionOpenedElsewhereEndsIt(t *testing.T) {
+	t.Parallel()
 	onMySQL(t, func(t *testing.T, dsn string) {
 		for _, config := range []gorm.Config{{}, {PrepareStmt: true}} {
 			config.Logger = logger.Discard

@@ -29,6 +29,7 @@ var hostile = []string{
 // In a database whose defaults are as bad as they get, all text is kept exactly,
 // and names that differ at all are different.
 func TestMySQLKeepsHostileTextExactly(t *testing.T) {
+	t.Parallel()
 	onMySQL(t, func(t *testing.T, dsn string) {
 		config, err := driver.ParseDSN(dsn)
 		require.NoError(t, err)

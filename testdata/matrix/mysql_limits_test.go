@@ -22,8 +22,10 @@ import (
 // A payload that a packet cannot hold is an error, after which either the
 // transaction goes on or nothing of it is committed.
 func TestMySQLPayloadAboveThePacketLimitIsAnError(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []*servers.Kind{servers.MySQL, servers.MariaDB} {
 		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
 			dsn := servers.CreateDatabase(t, servers.Private(t, kind))
 			admin := Open(t, mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
 			require.NoError(t, admin.Exec("CREATE TABLE changes (id INT) ENGINE=InnoDB").Error)
@@ -66,6 +68,7 @@ func TestMySQLPayloadAboveThePacketLimitIsAnError(t *testing.T) {
 // The session's clock may jump between the beginning of a statement and its
 // stamp, when daylight saving time begins or ends. The stamp does not.
 func TestMySQLStampIsUTCWhateverTheSessionsClockDoes(t *testing.T) {
+	t.Parallel()
 	statement := sqlstore.MySQL.Text("AppendRecord", schema.Naming{})
 	stamp := regexp.MustCompile(`UTC_TIMESTAMP\(6\) \+ INTERVAL .* MICROSECOND`).FindString(statement)
 	require.NotEmpty(t, stamp)

@@ -18,11 +18,15 @@ import (
 // onMySQL runs a test on MySQL and MariaDB, in a new database.
 func onMySQL(t *testing.T, test func(t *testing.T, dsn string)) {
 	for _, kind := range []*servers.Kind{servers.MySQL, servers.MariaDB} {
-		t.Run(kind.Name, func(t *testing.T) { test(t, servers.CreateDatabase(t, servers.Get(t, kind))) })
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newDatabase(t, kind))
+		})
 	}
 }
 
 func TestMySQLReplicasMayMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	onMySQL(t, func(t *testing.T, dsn string) {
 		results := make(chan error, 8)
 		for range cap(results) {

@@ -183,6 +183,7 @@ func TestPostgresPartitionsFromTheFirstMigration(t *testing.T) {
 }
 
 func TestPostgresReplicasMayMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			config, err := pgx.ParseConfig(PostgresDSN(t))

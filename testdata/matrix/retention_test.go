@@ -22,6 +22,7 @@ import (
 // An outbox whose partitions ended half a year ago has gone on in the
 // open-ended one. While retention closes that, each publish succeeds.
 func TestRetentionClosesTheOpenEndedPartition(t *testing.T) {
+	t.Parallel()
 	onPartitions(t, func(t *testing.T, _ Server, db *gorm.DB) {
 		a := newAged(t, db, "", startOfMonth(-6))
 		a.insert("old", startOfMonth(-5))
@@ -116,6 +117,7 @@ func TestRetentionLetsNobodyWaitBehindALongQuery(t *testing.T) {
 }
 
 func TestRetentionGivesUpOnATableThatStaysLocked(t *testing.T) {
+	t.Parallel()
 	onPartitions(t, func(t *testing.T, _ Server, db *gorm.DB) {
 		a := newAged(t, db, "", startOfMonth(-6))
 		open := db.Begin()
@@ -173,6 +175,7 @@ func TestPostgresRetentionClosesALargePartition(t *testing.T) {
 // To copy what the open-ended partition holds takes longer than others should
 // wait for a lock. It works then, rather than wait, and is not interrupted.
 func TestMySQLRetentionClosesALargePartition(t *testing.T) {
+	t.Parallel()
 	onMySQL(t, func(t *testing.T, dsn string) {
 		db := Open(t, mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
 		a := newAged(t, db, "", startOfMonth(-6))
@@ -193,6 +196,7 @@ func TestMySQLRetentionClosesALargePartition(t *testing.T) {
 // A user who may do what he likes in his database, and see nothing else, has no
 // way to know who holds a table. So retention waits, and interrupts itself.
 func TestMySQLRetentionInterruptsItsWait(t *testing.T) {
+	t.Parallel()
 	onMySQL(t, func(t *testing.T, dsn string) {
 		root := Open(t, mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
 		config, err := driver.ParseDSN(dsn)
@@ -219,6 +223,7 @@ func TestMySQLRetentionInterruptsItsWait(t *testing.T) {
 // The time that a drop takes is bench's; that it does not depend on the rows
 // follows from its statements.
 func TestRetentionRunsTheSameStatementsWhateverTheRows(t *testing.T) {
+	t.Parallel()
 	onPartitions(t, func(t *testing.T, _ Server, db *gorm.DB) {
 		statements := func(prefix string, rows int) []string {
 			var ends []time.Time

@@ -80,6 +80,7 @@ func TestMySQLThatIsSetUpOtherwiseIsRefused(t *testing.T) {
 }
 
 func TestMySQLGroupWithSeveralPrimariesIsRefused(t *testing.T) {
+	t.Parallel()
 	server := servers.Private(t, servers.MySQL)
 	db := Open(t, gormmysql.Open(servers.CreateDatabase(t, server)), &gorm.Config{Logger: logger.Discard})
 	for _, statement := range []string{

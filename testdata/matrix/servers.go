@@ -26,7 +26,7 @@ type Server struct {
 	New  func(t testing.TB) (dsn string)
 	Open func(dsn string) gorm.Dialector
 	// Modes are other ways to connect to a database there.
-	Modes map[string]func(t testing.TB, dsn string) gorm.Dialector
+	Modes map[string]Mode
 	// Again says that another server of the same kind has all the variants.
 	Again bool
 	// Schemas says that it has schemas beside the default one.
@@ -35,6 +35,15 @@ type Server struct {
 	Partitions bool
 	// OneWriter says that a transaction that writes waits for any other one.
 	OneWriter bool
+}
+
+// Mode is a way to connect.
+type Mode struct {
+	Open func(t testing.TB, dsn string) gorm.Dialector
+	// Retention says that retention is under test as well. Its DDL takes long,
+	// so it is not where a mode changes nothing but how values are sent, or how
+	// transactions see each other.
+	Retention bool
 }
 
 // Gorm returns a way to connect GORM to a new, empty database.
@@ -76,24 +85,24 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 		Schemas:    true,
 		Partitions: true,
 	}
-	s.Modes = map[string]func(t testing.TB, dsn string) gorm.Dialector{
-		"simple protocol": func(_ testing.TB, dsn string) gorm.Dialector {
+	s.Modes = map[string]Mode{
+		"simple protocol": {Retention: true, Open: func(_ testing.TB, dsn string) gorm.Dialector {
 			return postgres.New(postgres.Config{DSN: dsn, PreferSimpleProtocol: true})
-		},
+		}},
 		// How pgx is configured behind a pooler that hands out a server
 		// connection for a transaction at a time.
-		"no prepared statements": func(t testing.TB, dsn string) gorm.Dialector {
+		"no prepared statements": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
 			config, err := pgx.ParseConfig(dsn)
 			require.NoError(t, err)
 			config.DefaultQueryExecMode = pgx.QueryExecModeExec
 			config.StatementCacheCapacity = 0
 			return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
-		},
+		}},
 		// A prepared statement would be missing on the next server connection,
 		// so pgx may not keep any.
-		"transaction pooler": func(t testing.TB, dsn string) gorm.Dialector {
+		"transaction pooler": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
 			return postgres.Open(servers.PgBouncer(t, dsn) + "&default_query_exec_mode=exec")
-		},
+		}},
 	}
 	return s
 }
@@ -111,13 +120,13 @@ func mysqlServer(kind *servers.Kind, isolation string, more map[string]string) S
 		New:        func(t testing.TB) string { return newDatabase(t, kind) },
 		Open:       mysql.Open,
 		Partitions: true,
-		Modes: map[string]func(t testing.TB, dsn string) gorm.Dialector{
-			"read committed, interpolated, found rows": with("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27"),
-			"local times, lax SQL mode":                with("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"),
+		Modes: map[string]Mode{
+			"read committed, interpolated, found rows": {Open: with("?interpolateParams=true&clientFoundRows=true&" + isolation + "=%27READ-COMMITTED%27")},
+			"local times, lax SQL mode":                {Open: with("?parseTime=true&loc=Asia%2FTokyo&time_zone=%27-03%3A30%27&sql_mode=%27%27"), Retention: true},
 		},
 	}
 	for name, params := range more {
-		s.Modes[name] = with(params)
+		s.Modes[name] = Mode{Open: with(params)}
 	}
 	return s
 }

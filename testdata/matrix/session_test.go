@@ -18,6 +18,7 @@ type note struct{ ID string }
 // What GORM makes of the transaction's handle stays in the transaction, and
 // nothing that is left behind blocks its end.
 func TestSessionsOfTheTransactionStayInIt(t *testing.T) {
+	t.Parallel()
 	rollback := errors.New("roll back")
 	for _, server := range Servers {
 		t.Run(server.Name, func(t *testing.T) {
