@@ -47,9 +47,9 @@ func (d *database) effects() (all []effect, err error) {
 	return all, err
 }
 
-// applied returns how many effects there are.
+// applied returns how many events have an effect.
 func (d *database) applied() (n int, err error) {
-	err = d.db.Raw("SELECT COUNT(*) FROM effects").Scan(&n).Error
+	err = d.db.Raw("SELECT COUNT(DISTINCT event_id) FROM effects").Scan(&n).Error
 	return n, err
 }
 
