@@ -57,10 +57,11 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 	}
 	if careful && !dl.counted {
 		// The process may end in the handler, and nobody would know why.
+		before := dl.lastError
 		if err := t.record(dl, errProcessEnded, 0); err != nil {
 			return t.postpone(r, dl, fmt.Errorf("the try could not be counted: %w", err))
 		}
-		dl.counted = true
+		dl.lastError, dl.counted = before, true
 	}
 	entered, err := t.apply(r, dl)
 	if err == nil {

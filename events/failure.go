@@ -41,6 +41,7 @@ const mostFaultBackoff = 10 * time.Second
 // delivery.
 func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause error) (settled bool) {
 	if t.ctx.Err() != nil { // the dispatcher is being stopped, or has lost its lease
+		t.takeBack(dl)
 		return t.postpone(r, dl, cause)
 	}
 	if _, ok := errors.AsType[*permanent](cause); ok && entered {
@@ -64,6 +65,24 @@ func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause erro
 	t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: handler failed", t.d.about(r, dl, cause)...)
 	t.report(fmt.Errorf("%s: attempt %d of %d failed: %w", where(r, dl), dl.failures, t.d.maxAttempts, cause))
 	return false
+}
+
+// takeBack uncounts a try that was counted before it, since the process has not
+// ended. Whoever has lost the lease cannot: the try stays counted.
+func (t *term) takeBack(dl *delivery) {
+	if !dl.counted || t.lost() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), closeTimeout)
+	defer cancel()
+	_, err := t.d.cursors.RecordFailure(ctx, t.lease, persistence.Failure{
+		Event: dl.marker.Event, Handler: dl.name, Error: dl.lastError, TakeBack: true,
+	})
+	if err != nil {
+		t.report(fmt.Errorf("the try that was cut off stays counted: %w", err))
+		return
+	}
+	dl.counted = false
 }
 
 // record counts a failure, which is tried again after the wait.
@@ -114,7 +133,10 @@ func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled 
 // bury writes the dead letter in one transaction with the marker that settles
 // the event for the handler. It reports false if the marker existed already.
 func (t *term) bury(r persistence.Record, dl *delivery) (buried bool, err error) {
-	err = t.d.tx.Atomically(t.ctx, func(ctx context.Context) error {
+	// The deadline lets the server end the transaction of a paused process.
+	ctx, cancel := context.WithTimeout(t.ctx, t.d.handlerTimeout)
+	defer cancel()
+	err = t.d.tx.Atomically(ctx, func(ctx context.Context) error {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 		if err != nil || !recorded[0] {
 			return err

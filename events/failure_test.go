@@ -175,3 +175,30 @@ func TestAnEventThatKillsTheProcessIsDeadLettered(t *testing.T) {
 		require.Contains(t, applied.all(), "f4")
 	})
 }
+
+func TestATryThatIsCountedAheadIsTakenBackWhenTheDispatcherStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		publish(t, store, event("a"))
+		require.NoError(t, store.Create(t.Context(), events.DefaultName, persistence.Cursor{}))
+		_, err := store.Acquire(t.Context(), events.DefaultName, "dead process", time.Second)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		for range 3 { // as often as you like
+			ctx, cancel := context.WithCancel(t.Context())
+			d := newDispatcher(t, store, func(ctx context.Context, _ events.Event) error {
+				require.Equal(t, 1, load(t, store).Attempts[0].Attempts, "it is counted ahead")
+				cancel()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			_, err := d.RunOnce(ctx, 1)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Zero(t, load(t, store).Attempts[0].Attempts)
+			// Its process is followed uncleanly, too.
+			_, err = store.Acquire(t.Context(), events.DefaultName, "dead process", time.Second)
+			require.NoError(t, err)
+			time.Sleep(2 * time.Second)
+		}
+	})
+}

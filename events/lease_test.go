@@ -38,6 +38,13 @@ func (c *cutCursors) Save(ctx context.Context, lease persistence.Lease, progress
 	return c.OutboxCursorStore.Save(ctx, lease, progress)
 }
 
+func (c *cutCursors) RecordFailure(ctx context.Context, lease persistence.Lease, failure persistence.Failure) (persistence.Attempt, error) {
+	if c.cut.Load() {
+		return persistence.Attempt{}, errCut
+	}
+	return c.OutboxCursorStore.RecordFailure(ctx, lease, failure)
+}
+
 func (c *cutCursors) Release(ctx context.Context, lease persistence.Lease) error {
 	if c.cut.Load() {
 		return errCut

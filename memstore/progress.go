@@ -70,12 +70,9 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 	attempt := persistence.Attempt{
 		Event:     failure.Event,
 		Handler:   failure.Handler,
-		Attempts:  c.attempts[key].Attempts,
+		Attempts:  c.attempts[key].Attempts + failure.Number(),
 		LastError: failure.Error,
 		NextTime:  now().Add(failure.RetryAfter),
-	}
-	if !failure.Counted {
-		attempt.Attempts++
 	}
 	c.attempts[key] = attempt
 	return attempt, nil

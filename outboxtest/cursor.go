@@ -107,6 +107,7 @@ var cursorRules = []rule{
 		fail(persistence.Failure{Error: "second", RetryAfter: time.Hour}, 1)
 		fail(persistence.Failure{Error: "third", RetryAfter: 2 * time.Hour, Counted: true}, 1)
 		fail(persistence.Failure{Error: "fourth"}, 2)
+		fail(persistence.Failure{Error: "fifth", TakeBack: true}, 1)
 	}},
 	{"a long error is kept whole", func(s *suite) {
 		text := strings.Repeat("é", persistence.MaxErrorBytes/2)

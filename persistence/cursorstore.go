@@ -119,6 +119,21 @@ type Failure struct {
 	// Counted says that this failure has been counted already, so that only
 	// Error and RetryAfter are new.
 	Counted bool
+	// TakeBack says that the failure that was counted last was none: the
+	// process has not ended, as was feared. It wins over Counted.
+	TakeBack bool
+}
+
+// Number returns by how much the failure changes their count, for authors of
+// stores.
+func (f Failure) Number() int {
+	switch {
+	case f.TakeBack:
+		return -1
+	case f.Counted:
+		return 0
+	}
+	return 1
 }
 
 // Attempt is what is known of a handler's failures on an event.

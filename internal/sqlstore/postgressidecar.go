@@ -12,9 +12,13 @@ FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
 	// statement, has locked its cursor first.
+	// Whoever wants the lease waits for this lock, and for that of SaveCursor. So
+	// the server ends a transaction that stands idle with it, as one does whose
+	// process is paused, or whose machine is gone.
 	LockCursor: `
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 FOR UPDATE`,
+FROM {schema}"{prefix}outbox_cursors"
+WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE`,
 
 	CreateCursor: `
 INSERT INTO {schema}"{prefix}outbox_cursors" (dispatcher, created_time, event_id, counted_from) VALUES ($1, $2, $3, $4)
@@ -36,7 +40,7 @@ WHERE dispatcher = $1 AND token = $2`,
 UPDATE {schema}"{prefix}outbox_cursors" SET
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2`,
+WHERE dispatcher = $1 AND token = $2 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL`,
 
 	RewindCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1

@@ -94,10 +94,7 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 	if err != nil {
 		return persistence.Attempt{}, err
 	}
-	number := 1
-	if failure.Counted {
-		number = 0
-	}
+	number := failure.Number()
 	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
 	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
 		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds())

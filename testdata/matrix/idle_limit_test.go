@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/internal/sqlstore"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
 )
 
 func markerOf(id string) persistence.Marker {
@@ -89,5 +91,29 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 			return nil
 		}))
 		require.Zero(t, limit(t.Context()), name)
+	}
+}
+
+// A process that is paused while it saves the cursor keeps the row locked that
+// is also the lease's.
+func TestPostgresEndsASaveThatStandsIdle(t *testing.T) {
+	db, outbox := newPostgres(t)
+	require.NoError(t, outbox.Create(t.Context(), "d", persistence.Cursor{}))
+	for _, name := range []string{"SaveCursor", "LockCursor"} {
+		args := []any{"d"}
+		if name == "SaveCursor" {
+			args = append(args, 0, time.Now(), "id")
+		}
+		pool, err := db.DB()
+		require.NoError(t, err)
+		tx, err := pool.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), sqlstore.Postgres.Text(name, schema.Naming{}), args...)
+		require.NoError(t, err)
+		// Waits for the lock.
+		lease, err := outbox.Acquire(t.Context(), "d", "successor", time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, outbox.Release(t.Context(), lease))
+		require.Error(t, tx.Commit())
 	}
 }

@@ -101,7 +101,8 @@ FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
-FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 FOR UPDATE
+FROM "iam"."app_outbox_cursors"
+WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE
 
 -- CreateCursor
 INSERT INTO "iam"."app_outbox_cursors" (dispatcher, created_time, event_id, counted_from) VALUES ($1, $2, $3, $4)
@@ -123,7 +124,7 @@ WHERE dispatcher = $1 AND token = $2
 UPDATE "iam"."app_outbox_cursors" SET
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2
+WHERE dispatcher = $1 AND token = $2 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
 
 -- RewindCursor
 UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1
