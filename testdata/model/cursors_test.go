@@ -53,7 +53,7 @@ func (c gatedCursors) Acquire(ctx context.Context, dispatcher, owner string, dur
 	if l.Unclean {
 		c.r.m.interrupted++
 	}
-	c.r.keeps = c.r.keeps || errors.Is(err, errFault)
+	c.r.keeps = c.r.keeps || ctx.Err() != nil || errors.Is(err, errFault) // it gives up what it cannot renew
 	return l, err
 }
 

@@ -68,6 +68,12 @@ func (m *machine) crash(r *replica) {
 	synctest.Wait()
 }
 
+// cancel tells a replica to stop.
+func (m *machine) cancel(r *replica) {
+	r.cancel()
+	synctest.Wait()
+}
+
 func (m *machine) log(format string, args ...any) { m.t.Logf(format, args...) }
 
 // violated notes that a promise was broken.
@@ -122,7 +128,7 @@ func (m *machine) goOn() {
 		busy := false
 		for _, r := range m.replicas {
 			if r.busy && r.polls {
-				r.cancel()
+				m.cancel(r)
 			}
 			m.advance(r, 0, 0)
 			busy = busy || r.busy

@@ -132,13 +132,15 @@ func (m *model) rewound(to persistence.Cursor) {
 	}
 	m.countedFrom = persistence.BucketAfter(to)
 	for _, e := range m.events {
-		m.excuse(e)
+		if e.position.Compare(to) <= 0 {
+			m.excuse(e)
+		}
 	}
 }
 
-// excuse excuses a stray event behind the cursor if nothing is counted there.
+// excuse excuses a stray event where nothing is counted.
 func (m *model) excuse(e *event) {
-	if e.stray && e.position.Compare(m.cursor) <= 0 && e.CreatedTime.Before(m.countedFrom) {
+	if e.stray && e.CreatedTime.Before(m.countedFrom) {
 		e.excused = true
 	}
 }

@@ -99,7 +99,7 @@ type cancel struct{ atWork, calls, seed int }
 func (o cancel) do(m *machine) {
 	if r := m.atWork(o.atWork); r != nil {
 		m.interrupted++
-		r.cancel()
+		m.cancel(r)
 		m.advance(r, o.calls, o.seed)
 	}
 }

@@ -1,11 +1,37 @@
 package model
 
 import (
+	"flag"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
 )
+
+// checks is how many sequences each backend gets, unless a flag or the
+// environment says so: what takes half a minute with the race detector.
+const checks = 250
+
+// slow is how much fewer sequences SQLite gets, which syncs files.
+const slow = 25
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_, given := os.LookupEnv("RAPID_CHECKS")
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		setChecks(checks)
+	}
+	os.Exit(m.Run())
+}
+
+func setChecks(n int) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}
 
 func TestEverySequenceInMemory(t *testing.T) {
 	checkAll(t, openMemory, choices, aging)
@@ -20,12 +46,14 @@ func TestEverySequenceWithStrayEvents(t *testing.T) {
 }
 
 func TestEverySequenceOnSQLite(t *testing.T) {
+	all := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)
+	setChecks(max(1, all/slow))
+	defer setChecks(all)
 	checkAll(t, openSQLite(t), choices, straying)
 }
 
-// checkAll runs random sequences of the choices.
+// checkAll checks random sequences of the choices.
 func checkAll(t *testing.T, open func() backend, choices ...[]choice) {
-	t.Parallel()
 	sequences := sequences(slices.Concat(choices...))
 	rapid.Check(t, func(t *rapid.T) {
 		ops, finish := sequences.Draw(t, "sequence"), finishes.Draw(t, "finish")
