@@ -14,7 +14,8 @@ import (
 type delivery struct {
 	subscription
 	marker    persistence.Marker
-	failures  int       // that are recorded
+	recorded  bool      // the sidecar knows of failures
+	failures  int       // how many
 	lastError string    // of the last of them
 	faults    int       // in a row, that were not the event's and are not recorded
 	due       time.Time // before it is not tried again

@@ -98,7 +98,7 @@ func (t *term) record(dl *delivery, cause error, wait time.Duration) error {
 		t.check(err)
 		return err
 	}
-	dl.failures, dl.lastError, dl.due = attempt.Attempts, attempt.LastError, time.Now().Add(wait)
+	dl.recorded, dl.failures, dl.lastError, dl.due = true, attempt.Attempts, attempt.LastError, time.Now().Add(wait)
 	return nil
 }
 

@@ -142,7 +142,7 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 		}
 		dl := &delivery{subscription: s.subscription, marker: s.marker(r)}
 		if a, ok := t.attempts[keyOf(dl.marker)]; ok {
-			dl.failures, dl.lastError = a.Attempts, a.LastError
+			dl.recorded, dl.failures, dl.lastError = true, a.Attempts, a.LastError
 			// The clock may have been set back since.
 			dl.due = t.began.Add(min(a.NextTime.Sub(t.clock), t.d.backoff.most))
 			e.suspect = e.suspect || t.lease.Unclean

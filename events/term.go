@@ -205,7 +205,7 @@ func (t *term) reported() error {
 
 // forget has the failures of a settled delivery forgotten with the next save.
 func (t *term) forget(dl *delivery) {
-	if dl.failures == 0 {
+	if !dl.recorded {
 		return
 	}
 	t.mu.Lock()

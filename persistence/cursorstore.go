@@ -155,7 +155,8 @@ type CursorAdmin interface {
 
 	// Rewind moves a dispatcher's cursor, in either direction, and raises the
 	// token, so that what its holder still writes is refused. Events that are
-	// delivered again take no effect where their markers still exist.
+	// delivered again take no effect where their markers still exist. What lies
+	// at or before the position counts as settled, and is not audited.
 	// Subscriptions that start after the position start there from now on. A bad
 	// position is [ErrInvalid].
 	// It returns [ErrNotFound] for a dispatcher that does not exist.

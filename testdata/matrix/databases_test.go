@@ -36,7 +36,7 @@ type database struct {
 	dsn string
 	// What it was like when it was new.
 	relations []relation
-	rows      map[string][]map[string]any // of each table
+	rows      map[string][][]any // of each table
 }
 
 // relation is a table, or one of its partitions.
@@ -127,7 +127,7 @@ func (d *databases) visit(dsn string, fn func(*gorm.DB) error) error {
 
 // remember keeps what the database is like.
 func (d *database) remember(db *gorm.DB) error {
-	d.rows = map[string][]map[string]any{}
+	d.rows = map[string][][]any{}
 	if err := db.Raw(catalogs[db.Name()].relations).Scan(&d.relations).Error; err != nil {
 		return err
 	}
@@ -188,7 +188,25 @@ func alone(db *gorm.DB) error {
 	}
 }
 
-func allRows(db *gorm.DB, table string) (rows []map[string]any, err error) {
-	err = db.Raw("SELECT * FROM " + table).Scan(&rows).Error
-	return rows, err
+func allRows(db *gorm.DB, table string) (all [][]any, err error) {
+	rows, err := db.Raw("SELECT * FROM " + table).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		row, targets := make([]any, len(columns)), make([]any, len(columns))
+		for i := range row {
+			targets[i] = &row[i]
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
 }

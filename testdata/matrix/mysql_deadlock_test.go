@@ -59,6 +59,7 @@ func TestMySQLDeadlockWhileAResultIsReadEndsTheTransaction(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onMySQL(t, func(t *testing.T, dsn string) {
 				for _, config := range []gorm.Config{{}, {PrepareStmt: true}} {
 					config.Logger = logger.Discard
