@@ -17,8 +17,9 @@ func TestAnEventThatKillsItsProcess(t *testing.T) {
 		for range 3 {
 			d.commit(t, 0, 1, 2, 3, 4, 5, 6, 7)
 		}
+		// Long enough for a busy machine: a lease that is lost costs a try.
 		r := replica{
-			Kind: kind, DSN: dsn, Lease: 2 * time.Second, MaxAttempts: attempts,
+			Kind: kind, DSN: dsn, Lease: 5 * time.Second, MaxAttempts: attempts,
 			Linger: 30 * time.Millisecond, Exit: deadly,
 		}
 		exits := 0
