@@ -28,6 +28,9 @@ func newTally(ctx context.Context, d *Dispatcher, state persistence.State) (*tal
 	t := &tally{low: state.Cursor, from: state.CountedFrom, rows: map[time.Time]int64{}, unsaved: map[time.Time]bool{},
 		late: map[time.Time]int64{}, behind: make(chan struct{}, 1)}
 	bucket := persistence.BucketStart(state.Cursor.CreatedTime)
+	if !persistence.BucketAfter(state.Cursor).After(bucket) {
+		return t, nil // none of its events is behind the cursor: what is stored is from before a rewind
+	}
 	counts, err := d.cursors.Counts(ctx, d.name, bucket, bucket.Add(persistence.BucketWidth))
 	for _, c := range counts {
 		t.rows[c.Start] = c.Rows

@@ -48,7 +48,7 @@ func (c gatedCursors) Acquire(ctx context.Context, dispatcher, owner string, dur
 		return c.OutboxCursorStore.Acquire(ctx, dispatcher, owner, duration)
 	})
 	if err == nil {
-		c.r.granted[l.Token] = true
+		c.r.token, c.r.granted[l.Token] = l.Token, true
 	}
 	if l.Unclean {
 		c.r.m.interrupted++

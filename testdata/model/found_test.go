@@ -32,6 +32,18 @@ var found = map[string]struct {
 		publish{events: []spec{{}}},
 		pass{limit: 1},
 	}},
+	"events that are read again after a rewind are not counted twice": {openStamped, []operation{
+		publish{events: []spec{{}, {}}},
+		pass{limit: 100},
+		pause{lease + time.Second},
+		publish{events: []spec{{}}},
+		pass{limit: 100},
+		pause{lease + time.Second},
+		rewind{event: 1, before: true},
+		pass{limit: 100},
+		step{by: -20 * time.Second},
+		publish{events: []spec{{}}},
+	}},
 	"a term that has ended does not try again": {openMemory, []operation{
 		publish{events: []spec{{}}},
 		spoil{handler: "A", kind: "error", times: 5},

@@ -41,13 +41,21 @@ func (o rewind) do(m *machine) {
 }
 
 // retain drops what is older than a time, which never takes what is owed.
+//
+// It waits until no former holder of the lease has events in its hands: with
+// them their markers are dropped, so that it could apply them again.
 type retain struct{ keep time.Duration }
 
 func (o retain) do(m *machine) {
+	s := m.look()
+	for _, r := range m.replicas {
+		if r.busy && !r.crashed() && r.token != 0 && r.token != s.Lease.Token {
+			return
+		}
+	}
 	if m.Retention == nil {
 		return
 	}
-	s := m.look()
 	now := time.Now()
 	report, err := m.Retention.DropPartitionsBefore(m.ctx, now.Add(-o.keep), persistence.RetentionOptions{})
 	if err != nil && !errors.Is(err, persistence.ErrOwed) {

@@ -44,7 +44,8 @@ type replica struct {
 	polls     bool
 	cancel    context.CancelFunc
 	owner     string         // of the lease, as the dispatcher calls itself
-	granted   map[int64]bool // tokens
+	token     int64          // that it was given last
+	granted   map[int64]bool // all of them
 	fencedOff bool           // a write was made under a lease that was lost
 	keeps     bool           // the lease, since an operator has come in between, or it could not be released
 	passed    int            // events, by the last pass
