@@ -115,7 +115,7 @@ const quick = 15
 // and the latter.
 func (b *benchmark) compareOpen(ctx context.Context, open time.Duration) (ratio float64, without time.Duration, err error) {
 	var delays delays
-	d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithName("open"))
+	d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithName("open"), events.WithStartNow())
 	if err := d.Subscribe("bench.Open", "open", func(ctx context.Context, evt events.Event) error {
 		delays.handled(evt.ID)
 		return b.change(gormtx.Tx(ctx), mathrand.IntN(counters))
