@@ -19,6 +19,7 @@ type model struct {
 	// an event an attempt.
 	interrupted int
 	faults      int // calls that have failed
+	rewinds     int
 
 	begins map[persistence.Subscription]persistence.Cursor // now
 	began  map[persistence.Subscription]persistence.Cursor // at first
@@ -130,6 +131,7 @@ func (m *model) rewound(to persistence.Cursor) {
 			m.begins[s] = to
 		}
 	}
+	m.rewinds++
 	m.countedFrom = persistence.BucketAfter(to)
 	for _, e := range m.events {
 		if e.position.Compare(to) <= 0 {
