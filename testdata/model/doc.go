@@ -12,7 +12,10 @@
 // The backends are memory, an outbox in memory that stamps rows before they are
 // committed, as servers do, and SQLite.
 //
-// By default the package takes half a minute. `-rapid.checks=10000` (or
-// RAPID_CHECKS=10000) runs as many sequences on each backend, `-rapid.seed`
-// repeats one run.
+// By default the package takes half a minute with the race detector.
+// `-rapid.checks=10000` (or RAPID_CHECKS=10000) runs as many sequences on each
+// backend, and a part of them on SQLite; `-rapid.seed` repeats one run. What
+// fails is printed as Go, to be kept among the sequences that were once found.
+// Time stands still while something runs: what spins ends with the timeout of
+// the test, and shows in its goroutines.
 package model

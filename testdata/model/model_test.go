@@ -2,6 +2,7 @@ package model
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/onward-go/outbox/events"
@@ -24,7 +25,7 @@ type model struct {
 	begins map[persistence.Subscription]persistence.Cursor // now
 	began  map[persistence.Subscription]persistence.Cursor // at first
 	cursor persistence.Cursor
-	mark   time.Time // the greatest that was answered
+	mark   mark
 	// countedFrom is from when on an audit finds stray events.
 	countedFrom time.Time
 	broken      bool // somebody may have stamped behind it
@@ -76,11 +77,25 @@ func (m *model) add(e *event) *event {
 	return e
 }
 
-// marked notes an answer of the safe mark.
-func (m *model) marked(mark time.Time) {
-	if mark.After(m.mark) {
-		m.mark = mark
+// mark is the greatest safe mark that was answered. Audits ask for it beside
+// everything else.
+type mark struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (m *mark) answered(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at.After(m.at) {
+		m.at = at
 	}
+}
+
+func (m *mark) greatest() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
 }
 
 // taste is called by a handler, and fails if the event is poison for it.

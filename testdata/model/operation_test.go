@@ -179,7 +179,7 @@ func (m *machine) committed(evts []*event, rogue bool) {
 			m.t.Fatalf("event %s is committed, and cannot be read", e.ID)
 		}
 		e.committed, e.position, e.CreatedTime = m.commits, at, at.CreatedTime
-		if e.stray = at.CreatedTime.Before(m.mark); e.stray && !m.broken {
+		if e.stray = at.CreatedTime.Before(m.mark.greatest()); e.stray && !m.broken {
 			m.t.Fatalf("event %s is stamped before a safe mark: the backend is wrong", e.ID)
 		}
 		e.stray = e.stray || rogue

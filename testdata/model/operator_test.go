@@ -86,7 +86,7 @@ type insert struct {
 }
 
 func (o insert) do(m *machine) {
-	stamp := m.mark.Add(-o.behind - time.Microsecond)
+	stamp := m.mark.greatest().Add(-o.behind - time.Microsecond)
 	if m.Insert == nil || m.locked([]spec{o.event}) || stamp.Year() < 1999 { // nobody has asked for the mark of a row
 		return
 	}

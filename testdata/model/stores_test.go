@@ -24,7 +24,7 @@ func (o gatedOutbox) SafeMark(ctx context.Context) (persistence.SafeMark, error)
 	return through(o.r.gate, "mark", func() (persistence.SafeMark, error) {
 		mark, err := o.OutboxStore.SafeMark(ctx)
 		if err == nil {
-			o.r.m.marked(mark.Time)
+			o.r.m.mark.answered(mark.Time)
 		}
 		return mark, err
 	})
