@@ -48,6 +48,21 @@ func (w *window) search(c persistence.Cursor) (int, bool) {
 	return slices.BinarySearchFunc(w.entries, c, func(e *entry, c persistence.Cursor) int { return e.at.Compare(c) })
 }
 
+// recent is how many of the last entries are told by their positions. What is
+// late is most likely among them: producers that run side by side commit in
+// another order than they stamp.
+const recent = 256
+
+// counted returns a position of the window and the number of entries up to it,
+// which is all that a read has to compare there.
+func (w *window) counted() (persistence.Cursor, int) {
+	n := len(w.entries) - recent
+	if n <= 0 {
+		return w.low, 0
+	}
+	return w.entries[n-1].at, n
+}
+
 // add puts an entry in its place. Most are new, at the end; late ones have been
 // committed after others with a later stamp were read.
 func (w *window) add(e *entry) {

@@ -31,6 +31,30 @@ var windowRules = []rule{
 		require.ElementsMatch(s, []string{"open", "c"}, ids(got))
 		require.Equal(s, "payload of open", string(got[0].Payload))
 	}},
+	{"ReadWindow finds what is late among what is counted", func(s *suite) {
+		s.needsConcurrency()
+		s.commit(record("a"))
+		open := s.begin(func(ctx context.Context) error { return s.Outbox.Append(ctx, record("open")) })
+		s.commit(record("b"))
+		s.commit(record("c"))
+		got, err := s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{Limit: 10})
+		require.NoError(s, err)
+		require.Equal(s, []string{"a", "b", "c"}, ids(got))
+		read := persistence.WindowRead{
+			Counted:  got[1].Cursor(),
+			Count:    2,
+			Frontier: got[2].Cursor(),
+			Known:    func(c persistence.Cursor) bool { return c.ID != "open" },
+			Limit:    10,
+		}
+		got, err = s.Outbox.ReadWindow(s.ctx, read)
+		require.NoError(s, err)
+		require.Empty(s, got)
+		open.finish(nil)
+		got, err = s.Outbox.ReadWindow(s.ctx, read)
+		require.NoError(s, err)
+		require.Equal(s, []string{"open"}, ids(got))
+	}},
 	{"ReadWindow bounds what is new by count and bytes, not what is late", func(s *suite) {
 		s.commit(numbered("w", 10)...)
 		all := s.read(beginning)

@@ -93,6 +93,12 @@ type WindowRead struct {
 	// Known reports whether the caller has the record already. It is called
 	// for positions from After to Frontier only; nil knows none.
 	Known func(Cursor) bool
+	// Counted lets a store compare a number instead of all those positions: of
+	// the records after After, up to Counted, the caller has Count. Since records
+	// do not vanish, an equal number is the same ones. A Counted at or before
+	// After says nothing.
+	Counted Cursor
+	Count   int
 	// Limit is the greatest number of records after Frontier; it is at least 1.
 	Limit int
 	// MaxBytes bounds the payload of the records after Frontier. The one that

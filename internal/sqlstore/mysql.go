@@ -84,19 +84,22 @@ UNION ALL
  WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time < ?3
  ORDER BY created_time, id LIMIT ?4)`,
 
-		// One statement, so one snapshot: keys of what lies between cursor and
-		// frontier, whole rows after it. An empty event type marks a key.
+		// One statement, so one snapshot: the number of rows up to what the reader
+		// has counted, in place of an id; keys up to its frontier, which have an
+		// empty event type; and whole rows after it.
 		ReadWindow: `
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, '', '', '', '', '', NULL
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(COUNT(*) AS CHAR), '', '', '', '', NULL
+FROM {prefix}outbox
+WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4)
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
  FROM {prefix}outbox
- WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4))
+ WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6))
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
  FROM {prefix}outbox
- WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4)
- ORDER BY created_time, id LIMIT ?5)`,
+ WHERE created_time >= ?5 AND (created_time > ?5 OR id > ?6)
+ ORDER BY created_time, id LIMIT ?7)`,
 
 		ReadKeys: `
 SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload

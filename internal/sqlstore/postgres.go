@@ -91,24 +91,32 @@ LEFT JOIN LATERAL (
   ORDER BY created_time, id LIMIT $4
 ) AS e ON true`,
 
-		// One statement, so one snapshot: keys of what lies between cursor and
-		// frontier, whole rows after it. An empty event type marks a key.
+		// One statement, so one snapshot: the number of rows up to what the reader
+		// has counted, in place of an id; keys up to its frontier, which have an
+		// empty event type; and whole rows after it. The order is asked for, since
+		// a parallel plan keeps none, and whoever has enough rows must have seen
+		// all keys.
 		ReadWindow: `
-SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
-  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
-LEFT JOIN LATERAL (
-  (SELECT id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload, created_time
+CROSS JOIN LATERAL (
+  (SELECT count(*)::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload,
+     '-infinity'::timestamptz AS created_time
    FROM {schema}"{prefix}outbox"
-   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4)
+   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4))
+  UNION ALL
+  (SELECT id, '', '', '', '', NULL, created_time
+   FROM {schema}"{prefix}outbox"
+   WHERE created_time >= $3 AND (created_time, id) > ($3, $4) AND created_time <= $5 AND (created_time, id) <= ($5, $6)
    ORDER BY created_time, id)
   UNION ALL
   (SELECT id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time
    FROM {schema}"{prefix}outbox"
-   WHERE created_time >= $3 AND (created_time, id) > ($3, $4)
-   ORDER BY created_time, id LIMIT $5)
-) AS e ON true`,
+   WHERE created_time >= $5 AND (created_time, id) > ($5, $6)
+   ORDER BY created_time, id LIMIT $7)
+) AS e
+ORDER BY e.created_time, e.id`,
 
 		ReadKeys: `
 SELECT CASE WHEN pg_is_in_recovery() THEN 0

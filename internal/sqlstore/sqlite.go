@@ -55,16 +55,20 @@ SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type
 FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
 ORDER BY created_time, id LIMIT ?4`,
 
-		// Keys of what lies between cursor and frontier, whole rows after it.
-		// An empty event type marks a key.
+		// The number of rows up to what the reader has counted, in place of an
+		// id; keys up to its frontier, which have an empty event type; and whole
+		// rows after it.
 		ReadWindow: `
+SELECT 1, NULL, count(*), '', '', '', '', NULL
+FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+UNION ALL
 SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
-  FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+  FROM "{prefix}outbox" WHERE (created_time, id) > (?3, ?4) AND (created_time, id) <= (?5, ?6)
   ORDER BY created_time, id)
 UNION ALL
 SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
-  FROM "{prefix}outbox" WHERE (created_time, id) > (?3, ?4)
-  ORDER BY created_time, id LIMIT ?5)`,
+  FROM "{prefix}outbox" WHERE (created_time, id) > (?5, ?6)
+  ORDER BY created_time, id LIMIT ?7)`,
 
 		ReadKeys: `
 SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload

@@ -31,9 +31,16 @@ func (s *Store) readMissed(ctx context.Context, conn Conn, read persistence.Wind
 	if len(returned) == 0 {
 		return nil, nil
 	}
-	edge := read.Edge()
+	edge, count := read.Edge(), read.Count
+	for _, r := range late {
+		if r.Cursor().Compare(read.Counted) <= 0 {
+			count++
+		}
+	}
 	missed, _, err := s.readSnapshot(ctx, conn, persistence.WindowRead{
 		After:    read.After,
+		Counted:  read.Counted,
+		Count:    count,
 		Frontier: last,
 		Known: func(c persistence.Cursor) bool {
 			return returned[c] || read.Known != nil && c.Compare(edge) <= 0 && read.Known(c)

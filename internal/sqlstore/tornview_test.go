@@ -3,8 +3,10 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 type tearing struct {
 	sqlstore.Conn
 	hidden []string
+	at     map[string]persistence.Cursor
 }
 
 func (c *tearing) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
@@ -31,18 +34,37 @@ func (c *tearing) Query(ctx context.Context, query string, args []any, row func(
 	c.hidden = nil
 	if len(hidden) > 0 { // they do not count
 		args = slices.Clone(args)
-		args[4] = args[4].(int) + len(hidden)
+		args[6] = args[6].(int) + len(hidden)
 	}
 	return c.Conn.Query(ctx, query, args, func(scan func(...any) error) error {
+		var at any
 		var id string
-		if err := scan(new(any), new(any), &id, new(any), new(any), new(any), new(any), new(any)); err != nil {
+		if err := scan(new(any), &at, &id, new(any), new(any), new(any), new(any), new(any)); err != nil {
 			return err
 		}
-		if slices.Contains(hidden, id) {
+		switch {
+		case slices.Contains(hidden, id):
 			return nil
+		case at == nil: // the number of rows
+			return row(func(dest ...any) error {
+				err := scan(dest...)
+				n, atoiErr := strconv.Atoi(id)
+				*dest[2].(*string) = strconv.Itoa(n - c.within(hidden, args[0].(int64), args[2].(int64)))
+				return errors.Join(err, atoiErr)
+			})
 		}
 		return row(scan)
 	})
+}
+
+// within returns how many of the rows lie after one time, up to another.
+func (c *tearing) within(ids []string, after, upTo int64) (n int) {
+	for _, id := range ids {
+		if at := c.at[id].CreatedTime.UnixMicro(); at > after && at <= upTo {
+			n++
+		}
+	}
+	return n
 }
 
 // torn is a store whose read views may be torn, with a row a microsecond: what
@@ -64,6 +86,7 @@ func torn(t *testing.T, rows ...[2]string) (*sqlstore.Store, *tearing, func(id s
 	require.NoError(t, store.Migrate(t.Context()))
 	store.TearViews()
 	at := map[string]persistence.Cursor{}
+	conn.at = at
 	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	for i, row := range rows {
 		c := persistence.Cursor{CreatedTime: start.Add(time.Duration(i) * time.Microsecond), ID: row[0]}
@@ -96,6 +119,18 @@ func TestAWindowReadFromATornViewIsMended(t *testing.T) {
 		"before a late one": {
 			hidden: []string{"x1", "x2"}, known: []string{"y1", "z1", "y2"},
 			read: persistence.WindowRead{Frontier: at("x3"), Limit: 1}, want: []string{"x1", "x2", "x3", "z2"},
+		},
+		"late ones among those that are counted": {
+			hidden: []string{"x1", "y1", "z1"}, known: []string{"y2", "x2"},
+			read: persistence.WindowRead{Counted: at("z1"), Count: 1, Frontier: at("y2"), Limit: 10}, want: []string{"x1", "z1", "x3", "z2", "x4"},
+		},
+		"one of those that are counted": {
+			hidden: []string{"x1"}, known: []string{"y1", "x2", "z1", "y2"},
+			read: persistence.WindowRead{Counted: at("z1"), Count: 3, Frontier: at("y2"), Limit: 10}, want: []string{"x1", "x3", "z2", "x4"},
+		},
+		"one that is counted is seen at once, and another missed": {
+			hidden: []string{"y1"}, known: []string{"x2", "z1", "y2"},
+			read: persistence.WindowRead{Counted: at("z1"), Count: 2, Frontier: at("y2"), Limit: 10}, want: []string{"x1", "y1", "x3", "z2", "x4"},
 		},
 		"behind the cursor": {
 			hidden: []string{"x1", "x2"}, read: persistence.WindowRead{After: at("x1"), Frontier: at("x1"), Limit: 10},

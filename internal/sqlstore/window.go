@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -22,6 +23,9 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 }
 
 func (s *Store) readWindow(ctx context.Context, conn Conn, read persistence.WindowRead) ([]persistence.Record, error) {
+	if read.Counted.Compare(read.After) < 0 || read.Counted.Compare(read.Edge()) > 0 {
+		read.Counted, read.Count = read.After, 0
+	}
 	late, found, err := s.readSnapshot(ctx, conn, read)
 	if err != nil {
 		return nil, err
@@ -47,12 +51,27 @@ func (s *Store) readWindow(ctx context.Context, conn Conn, read persistence.Wind
 var errEnough = errors.New("enough")
 
 // readSnapshot returns the keys of what is late and whole rows of what is new,
-// all as one statement sees it.
+// all as one statement sees it. The usual statement counts most of what the
+// caller knows. If that has grown, nothing of it is of use: another one looks at
+// every key.
 func (s *Store) readSnapshot(ctx context.Context, conn Conn, read persistence.WindowRead) (late, found []persistence.Record, err error) {
-	size, frontier := 0, read.Edge()
-	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(frontier.CreatedTime), frontier.ID, read.Limit}
+	late, found, count, err := s.readStatement(ctx, conn, read)
+	if err == nil && count != int64(read.Count) {
+		read.Counted, read.Count = read.After, 0
+		late, found, _, err = s.readStatement(ctx, conn, read)
+	}
+	return late, found, err
+}
+
+func (s *Store) readStatement(ctx context.Context, conn Conn, read persistence.WindowRead) (late, found []persistence.Record, count int64, err error) {
+	size, counted, edge := 0, read.Counted, read.Edge()
+	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(counted.CreatedTime), counted.ID,
+		s.at(edge.CreatedTime), edge.ID, read.Limit}
 	err = s.readRows(ctx, conn, anyServer, s.sql.ReadWindow, args, func(r persistence.Record) error {
 		switch {
+		case r.CreatedTime.IsZero():
+			count, err = strconv.ParseInt(r.ID, 10, 64)
+			return err
 		case r.EventType == "": // a key, up to the frontier
 			if read.Known == nil || !read.Known(r.Cursor()) {
 				late = append(late, r)
@@ -68,7 +87,7 @@ func (s *Store) readSnapshot(ctx context.Context, conn Conn, read persistence.Wi
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return late, found, err
+	return late, found, count, err
 }
 
 func (s *Store) readKeys(ctx context.Context, conn Conn, keys []persistence.Record) ([]persistence.Record, error) {

@@ -56,11 +56,13 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 		types, args string
 		partitions  int // 100 rows are in one, or at the border of two
 	}{
-		"ReadAfter":  {"timestamptz, text, timestamptz, bigint", after + literal(time.Now()) + ", 100", 2},
-		"ReadWindow": {"timestamptz, text, timestamptz, text, bigint", after + frontier + "100", 4},
+		"ReadAfter":          {"timestamptz, text, timestamptz, bigint", after + literal(time.Now()) + ", 100", 2},
+		"ReadWindow, keys":   {"timestamptz, text, timestamptz, text, timestamptz, text, bigint", after + after + frontier + "100", 4},
+		"ReadWindow, counts": {"timestamptz, text, timestamptz, text, timestamptz, text, bigint", after + frontier + frontier + "100", 4},
 	} {
+		statement, _, _ := strings.Cut(name, ",")
 		for _, cache := range []string{"force_custom_plan", "force_generic_plan"} {
-			plan := explain(t, s.db, cache, "("+read.types+") AS "+sqlstore.Postgres.Text(name, naming), read.args)
+			plan := explain(t, s.db, cache, "("+read.types+") AS "+sqlstore.Postgres.Text(statement, naming), read.args)
 			partitions := 0
 			plan.walk(func(n planNode) {
 				if s.rows == fewRows || !strings.HasPrefix(n.Relation, s.prefix) || n.Loops == 0 || n.Hit+n.Read == 0 {
