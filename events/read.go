@@ -69,11 +69,14 @@ func (t *term) room() int {
 // sees its earlier ones, too. That is what keeps their order.
 func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err error) {
 	frontier := t.window.frontier
+	counted, count := t.window.counted()
 	maxBytes := max(1, int(int64(t.d.windowBytes)-t.lanes.load().bytes))
 	records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
 		After:    t.window.low,
 		Frontier: frontier,
 		Known:    t.window.known,
+		Counted:  counted,
+		Count:    count,
 		Limit:    max(1, limit),
 		MaxBytes: maxBytes,
 	})
@@ -212,11 +215,14 @@ func (t *term) save(ctx context.Context) error {
 	t.mu.Lock()
 	settled := t.settled
 	t.mu.Unlock()
-	low, counts := t.window.low, t.tally.changes()
-	if len(settled) == 0 && len(counts) == 0 && low == t.saved {
+	if len(settled) == 0 && !t.tally.dirty() && t.window.low == t.saved {
 		return nil
 	}
-	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: low, CaughtUp: t.behind, Counts: counts, Settled: settled})
+	low := t.window.low
+	own, others := t.tally.changes()
+	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{
+		Cursor: low, Count: own.Rows, CaughtUp: t.behind, Counts: others, Settled: settled,
+	})
 	if err != nil {
 		t.check(err)
 		return err
@@ -226,7 +232,7 @@ func (t *term) save(ctx context.Context) error {
 		t.behind = nil
 		t.even.Store(true)
 	}
-	t.tally.saved(counts)
+	t.tally.saved(own, others)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.settled = t.settled[len(settled):]

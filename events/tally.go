@@ -1,7 +1,6 @@
 package events
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ type tally struct {
 	from     time.Time           // buckets that begin before it are not counted in full
 	rows     map[time.Time]int64 // counts that have changed in this term
 	unsaved  map[time.Time]bool  // those of them that are to be saved
+	own      time.Time           // the bucket whose count is saved with the cursor
 	late     map[time.Time]int64 // events that an audit has found, and that are not settled
 	lowest   time.Time           // the database's clock, when it was behind the cursor
 	isBehind bool                // it is
@@ -24,18 +24,10 @@ type tally struct {
 }
 
 // newTally goes on where the sidecar left off.
-func newTally(ctx context.Context, d *Dispatcher, state persistence.State) (*tally, error) {
-	t := &tally{low: state.Cursor, from: state.CountedFrom, rows: map[time.Time]int64{}, unsaved: map[time.Time]bool{},
-		late: map[time.Time]int64{}, behind: make(chan struct{}, 1)}
-	bucket := persistence.BucketStart(state.Cursor.CreatedTime)
-	if !persistence.BucketAfter(state.Cursor).After(bucket) {
-		return t, nil // none of its events is behind the cursor: what is stored is from before a rewind
-	}
-	counts, err := d.cursors.Counts(ctx, d.name, bucket, bucket.Add(persistence.BucketWidth))
-	for _, c := range counts {
-		t.rows[c.Start] = c.Rows
-	}
-	return t, err
+func newTally(state persistence.State) *tally {
+	own := persistence.BucketStart(state.Cursor.CreatedTime)
+	return &tally{low: state.Cursor, from: state.CountedFrom, rows: map[time.Time]int64{own: state.Count}, unsaved: map[time.Time]bool{},
+		own: own, late: map[time.Time]int64{}, behind: make(chan struct{}, 1)}
 }
 
 // pass counts events that the cursor has passed. Up to resumed they have been
@@ -116,22 +108,34 @@ func (t *tally) dirty() bool {
 	return len(t.unsaved) > 0
 }
 
-// changes returns the counts that are to be saved.
-func (t *tally) changes() []persistence.Bucket {
+// changes returns the counts that are to be saved: that of the cursor's bucket,
+// and those of others.
+func (t *tally) changes() (own persistence.Bucket, others []persistence.Bucket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var changes []persistence.Bucket
-	for bucket := range t.unsaved {
-		changes = append(changes, persistence.Bucket{Start: bucket, Rows: t.rows[bucket]})
+	own = t.bucket(persistence.BucketStart(t.low.CreatedTime))
+	for start := range t.unsaved {
+		if start != own.Start {
+			others = append(others, t.bucket(start))
+		}
 	}
-	return changes
+	// So far it was saved with the cursor.
+	if t.own != own.Start && !t.unsaved[t.own] && t.rows[t.own] > 0 {
+		others = append(others, t.bucket(t.own))
+	}
+	return own, others
+}
+
+func (t *tally) bucket(start time.Time) persistence.Bucket {
+	return persistence.Bucket{Start: start, Rows: t.rows[start]}
 }
 
 // saved notes that changes are saved.
-func (t *tally) saved(changes []persistence.Bucket) {
+func (t *tally) saved(own persistence.Bucket, others []persistence.Bucket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range changes {
+	t.own = own.Start
+	for _, c := range append(others, own) {
 		if t.rows[c.Start] == c.Rows {
 			delete(t.unsaved, c.Start)
 		}

@@ -126,7 +126,7 @@ func (t *term) resume(ctx context.Context) error {
 	}
 	t.window.frontier, t.saved = t.window.low, t.window.low
 	if len(t.behind) > 0 && t.window.low == t.resumed { // they are new
-		if err := d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: t.resumed, CaughtUp: t.behind}); err != nil {
+		if err := d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: t.resumed, Count: state.Count, CaughtUp: t.behind}); err != nil {
 			return err
 		}
 		t.behind = nil
@@ -139,9 +139,7 @@ func (t *term) resume(ctx context.Context) error {
 	if t.lease.Unclean {
 		t.careful = d.windowEvents
 	}
-	if t.tally, err = newTally(ctx, d, state); err != nil {
-		return err
-	}
+	t.tally = newTally(state)
 	mark, err := d.store.SafeMark(ctx)
 	t.mark, t.clock, t.marked = mark.Time, mark.Now, time.Now()
 	return err

@@ -14,6 +14,7 @@ import (
 type sidecar struct {
 	lease       persistence.Lease
 	cursor      persistence.Cursor
+	count       int64 // of the cursor's bucket
 	countedFrom time.Time
 	attempts    map[markerKey]persistence.Attempt
 	counts      map[int64]int64 // by the bucket's beginning, in microseconds
@@ -37,7 +38,7 @@ func (s *Store) existing(dispatcher string) (*sidecar, error) {
 }
 
 func (c *sidecar) state() persistence.State {
-	return persistence.State{Lease: c.lease, Cursor: c.cursor, CountedFrom: c.countedFrom}
+	return persistence.State{Lease: c.lease, Cursor: c.cursor, Count: c.count, CountedFrom: c.countedFrom}
 }
 
 // Create implements [persistence.OutboxCursorStore].
@@ -149,7 +150,7 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	if err != nil {
 		return err
 	}
-	c.cursor = to
+	c.cursor, c.count = to, 0
 	c.countedFrom = persistence.BucketAfter(to)
 	c.lease.Token++
 	for _, sub := range s.subscriptions {

@@ -19,8 +19,8 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 	if err != nil {
 		return err
 	}
-	if progress.Cursor.Compare(c.cursor) > 0 {
-		c.cursor = progress.Cursor
+	if progress.Cursor.Compare(c.cursor) >= 0 {
+		c.cursor, c.count = progress.Cursor, progress.Count
 	}
 	for _, key := range progress.CaughtUp {
 		if sub, ok := s.subscriptions[key]; ok && sub.Dispatcher == lease.Dispatcher {

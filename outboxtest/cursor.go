@@ -186,6 +186,30 @@ var countRules = []rule{
 		require.NoError(s, s.Admin.Rewind(s.ctx, "d", beginning))
 		require.True(s, s.load("d").CountedFrom.IsZero())
 	}},
+	{"the count of the cursor's bucket goes with the cursor", func(s *suite) {
+		lease := s.load("d").Lease
+		for _, c := range []struct {
+			to          persistence.Cursor
+			count, want int64
+			why         string
+		}{
+			{at(5, "x"), 1 << 40, 1 << 40, "it moves"},
+			{at(5, "w"), 7, 1 << 40, "it stays, since it was further"},
+			{at(4, "y"), 7, 1 << 40, "it stays, since it was later"},
+			{at(5, "x"), 3, 3, "it stays, and knows better"},
+			{at(5, "y"), 4, 4, "it moves within a moment"},
+			{at(6, "a"), 5, 5, "it moves to an id that is less"},
+		} {
+			require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: c.to, Count: c.count}))
+			require.Equal(s, c.want, s.load("d").Count, c.why)
+		}
+		states, err := s.Admin.ListCursors(s.ctx)
+		require.NoError(s, err)
+		require.EqualValues(s, 5, states[0].Count)
+		require.Empty(s, s.counts("d"))
+		require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(6, "a")))
+		require.Zero(s, s.load("d").Count)
+	}},
 	{"counts replace those saved before, and others stay", func(s *suite) {
 		lease := s.load("d").Lease
 		all := buckets(3, 0, 1<<40, 5)

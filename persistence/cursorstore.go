@@ -37,10 +37,12 @@ type OutboxCursorStore interface {
 	// expiry.
 	Release(ctx context.Context, lease Lease) error
 
-	// Save moves the cursor, and whatever else progress says, in one
-	// transaction. A position behind the stored one leaves the cursor where it
-	// is and is no error: the cursor never moves backwards. To save the same
-	// progress twice is to save it once.
+	// Save moves the cursor, and writes whatever else progress says before it, so
+	// that it need not lock the lease from one statement to the next: a crash
+	// between them leaves a cursor from where all is done again. A position
+	// behind the stored one leaves the cursor where it is and is no error: the
+	// cursor never moves backwards. To save the same progress twice is to save
+	// it once.
 	Save(ctx context.Context, lease Lease, progress Progress) error
 
 	// Counts returns what [Progress].Counts has saved for the buckets that
@@ -65,6 +67,8 @@ type State struct {
 	// Cursor is the position of the last settled event: every event at or
 	// before it has been applied or dead-lettered.
 	Cursor Cursor
+	// Count is the number of events at or before Cursor in its own bucket.
+	Count int64
 	// CountedFrom is the time from which on all settled events are counted: the
 	// beginning of the first bucket after the position at which the dispatcher
 	// was created, or to which it was rewound.
@@ -96,11 +100,15 @@ type Lease struct {
 type Progress struct {
 	// Cursor is where everything at or before it is settled.
 	Cursor Cursor
+	// Count is the number of events at or before Cursor in its own bucket. It is
+	// of no account when the stored cursor is ahead.
+	Count int64
 	// CaughtUp are subscriptions that were behind and have come to Cursor. They
 	// are behind from there, or not any more once it is the dispatcher's.
 	CaughtUp []Subscription
-	// Counts are the numbers of settled events, stamped in each bucket, that
-	// are now known. They replace those saved before.
+	// Counts are the numbers of settled events of other buckets, behind that of
+	// Cursor, among them the one that the cursor leaves. They replace those
+	// saved before.
 	Counts []Bucket
 	// Settled are deliveries that had failed before. Their failures are
 	// forgotten.

@@ -104,7 +104,7 @@ type statements struct {
 	SampleClock   string // or ""
 	SafeMark      string // the slot of now, where there are slots
 	ReadAfter     string // after time, after id, mark, limit
-	ReadWindow    string // after time, after id, frontier time, frontier id, limit
+	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit
 	ReadKeys      string // keys as JSON
 	CountRows     string // from, to, bucket width in µs
 
@@ -141,7 +141,7 @@ type sidecarStatements struct {
 	CreateCursor string // dispatcher, time, id, counted from
 	AcquireLease string // dispatcher, owner, duration in µs
 	ReleaseLease string // dispatcher, token
-	SaveCursor   string // dispatcher, token, time, id
+	SaveCursor   string // dispatcher, token, time, id, events of its bucket
 	RewindCursor string // dispatcher, time, id, counted from
 	ForgetCursor string // dispatcher
 	HoldsToken   string // dispatcher, token
@@ -154,7 +154,7 @@ type sidecarStatements struct {
 	ForgetSubscription    string // event type, handler
 
 	// counts
-	SaveCounts   string // dispatcher, buckets as JSON
+	SaveCounts   string // dispatcher, token, buckets as JSON
 	LoadCounts   string // dispatcher, from, to
 	ForgetCounts string // dispatcher, before
 
@@ -162,7 +162,7 @@ type sidecarStatements struct {
 	LoadAttempts   string // dispatcher, limit
 	LoadAttempt    string // dispatcher, time, id, handler
 	RecordFailure  string // dispatcher, token, time, id, handler, number, error, delay in µs
-	SettleAttempts string // dispatcher, markers as JSON
+	SettleAttempts string // dispatcher, token, markers as JSON
 	ForgetAttempts string // dispatcher, before
 
 	// dead letters

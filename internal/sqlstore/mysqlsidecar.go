@@ -3,18 +3,18 @@ package sqlstore
 // mysqlSidecar is what MySQL and MariaDB run for the dispatchers' sidecar.
 var mysqlSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
 
 	ListCursors: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM {prefix}outbox_cursors ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
 	// statement, has locked its cursor first. What is read afterwards is of
 	// a snapshot that is made then.
 	LockCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 FOR UPDATE`,
 
 	CreateCursor: `
@@ -37,16 +37,17 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6)
 UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
 WHERE dispatcher = ?1 AND token = ?2`,
 
-	// The id comes first, since it looks at the time.
+	// The time comes last, since the others look at it.
 	SaveCursor: `
 UPDATE {prefix}outbox_cursors SET
+  bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
 WHERE dispatcher = ?1 AND token = ?2`,
 
 	RewindCursor: `
-UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1, rev = rev + 1
+UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
 WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
@@ -79,7 +80,10 @@ WHERE event_type = ?1 AND handler = ?2`,
 
 	SaveCounts: `
 INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events)
-SELECT ?1, k.at, k.events FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+SELECT c.dispatcher, k.at, k.events
+FROM {prefix}outbox_cursors AS c
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+WHERE c.dispatcher = ?1 AND c.token = ?2
 ON DUPLICATE KEY UPDATE events = VALUES(events)`,
 
 	LoadCounts: `
@@ -107,10 +111,12 @@ ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VAL
 
 	SettleAttempts: `
 DELETE a
-FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+FROM {prefix}outbox_cursors AS c
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
-JOIN {prefix}outbox_attempts AS a ON a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE a.dispatcher = ?1`,
+JOIN {prefix}outbox_attempts AS a
+  ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
+WHERE c.dispatcher = ?1 AND c.token = ?2`,
 
 	ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2`,
 

@@ -3,11 +3,11 @@ package sqlstore
 // postgresSidecar is what PostgreSQL runs for the dispatchers' sidecar.
 var postgresSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
 
 	ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
@@ -16,7 +16,7 @@ FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 	// the server ends a transaction that stands idle with it, as one does whose
 	// process is paused, or whose machine is gone.
 	LockCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM {schema}"{prefix}outbox_cursors"
 WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE`,
 
@@ -38,12 +38,13 @@ WHERE dispatcher = $1 AND token = $2`,
 
 	SaveCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET
+  bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
 WHERE dispatcher = $1 AND token = $2 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL`,
 
 	RewindCursor: `
-UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1
+UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, token = token + 1
 WHERE dispatcher = $1`,
 
 	ForgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
@@ -73,8 +74,9 @@ WHERE event_type = $1 AND handler = $2`,
 
 	SaveCounts: `
 INSERT INTO {schema}"{prefix}outbox_audit" (dispatcher, bucket_time, events)
-SELECT $1::text, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
-FROM json_to_recordset($2::json) AS k(micros bigint, events bigint)
+SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
+FROM {schema}"{prefix}outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint)
+WHERE c.dispatcher = $1 AND c.token = $2
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events`,
 
 	LoadCounts: `
@@ -103,8 +105,8 @@ ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
 
 	SettleAttempts: `
 DELETE FROM {schema}"{prefix}outbox_attempts" AS a
-USING json_to_recordset($2::json) AS k(micros bigint, id text, handler text)
-WHERE a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+USING {schema}"{prefix}outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, id text, handler text)
+WHERE c.dispatcher = $1 AND c.token = $2 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
   AND a.event_id = k.id AND a.handler = k.handler`,
 
 	ForgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1 AND created_time < $2`,

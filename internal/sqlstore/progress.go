@@ -7,57 +7,60 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Save implements persistence.OutboxCursorStore.
+// Save implements persistence.OutboxCursorStore. Who stands still between two
+// statements must not stand on the lease's row, so each is a transaction of its
+// own, and fences itself. The cursor comes last: what it passes is saved.
 func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
-	// Most of the time there is a cursor and nothing else.
-	if len(progress.CaughtUp)+len(progress.Counts)+len(progress.Settled) == 0 {
-		conn, err := s.pool(ctx, writing)
-		if err != nil {
-			return err
-		}
-		return s.saveCursor(ctx, conn, lease, progress.Cursor)
+	conn, err := s.pool(ctx, writing)
+	if err != nil {
+		return err
+	}
+	if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
+		return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+	}
+	if len(progress.CaughtUp) == 0 {
+		return s.saveCursor(ctx, conn, lease, progress)
 	}
 	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
 		// The fence, and the lock, of what follows.
-		if err := s.saveCursor(ctx, conn, lease, progress.Cursor); err != nil {
+		if err := s.saveCursor(ctx, conn, lease, progress); err != nil {
 			return err
 		}
-		err := s.saveRest(ctx, conn, lease.Dispatcher, progress)
-		return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+		err := s.catchUp(ctx, conn, lease.Dispatcher, progress)
+		return s.failed(err, "dispatcher %q: catch up to %s", lease.Dispatcher, progress.Cursor)
 	})
 }
 
-func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, to persistence.Cursor) error {
-	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID)
+func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
+	to := progress.Cursor
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count)
 	return s.fenced(lease, n, err, "save the cursor at "+to.String())
 }
 
-func (s *Store) saveRest(ctx context.Context, conn Conn, dispatcher string, progress persistence.Progress) error {
+// saveBefore writes what goes before the cursor. Without the lease it writes
+// nothing, and leaves it to the cursor to say so.
+func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	if len(progress.Settled) > 0 {
 		keys, err := encodeMarkers(progress.Settled)
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, dispatcher, keys); err != nil {
+		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, lease.Dispatcher, lease.Token, keys); err != nil {
 			return err
 		}
 	}
-	if len(progress.Counts) > 0 {
-		buckets, err := encodeBuckets(progress.Counts)
-		if err != nil {
-			return err
-		}
-		if _, err := conn.Exec(ctx, s.sql.SaveCounts, dispatcher, buckets); err != nil {
-			return err
-		}
+	if len(progress.Counts) == 0 {
+		return nil
 	}
-	return s.catchUp(ctx, conn, dispatcher, progress)
+	buckets, err := encodeBuckets(progress.Counts)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets)
+	return err
 }
 
 func (s *Store) catchUp(ctx context.Context, conn Conn, dispatcher string, progress persistence.Progress) error {
-	if len(progress.CaughtUp) == 0 {
-		return nil
-	}
 	state, _, err := s.loadCursor(ctx, conn, dispatcher)
 	if err != nil {
 		return err

@@ -3,16 +3,16 @@ package sqlstore
 // sqliteSidecar is what SQLite runs for the dispatchers' sidecar.
 var sqliteSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
 	ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "{prefix}outbox_cursors" ORDER BY dispatcher`,
 
 	// BEGIN IMMEDIATE has locked it.
 	LockCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
 	CreateCursor: `
@@ -36,12 +36,13 @@ WHERE dispatcher = ?1 AND token = ?2`,
 	SaveCursor: `
 UPDATE "{prefix}outbox_cursors" SET
   high_water = max(high_water, ?3),
+  bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
 WHERE dispatcher = ?1 AND token = ?2`,
 
 	RewindCursor: `
-UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1
+UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1
 WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
@@ -72,7 +73,8 @@ WHERE event_type = ?1 AND handler = ?2`,
 
 	SaveCounts: `
 INSERT INTO "{prefix}outbox_audit" (dispatcher, bucket_time, events)
-SELECT ?1, k.value ->> 'micros', k.value ->> 'events' FROM json_each(?2) AS k WHERE true
+SELECT c.dispatcher, k.value ->> 'micros', k.value ->> 'events'
+FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events`,
 
 	LoadCounts: `
@@ -101,7 +103,8 @@ ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
 
 	SettleAttempts: `
 DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1 AND (created_time, event_id, handler) IN (
-  SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler' FROM json_each(?2) AS k)`,
+  SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler'
+  FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2)`,
 
 	ForgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2`,
 

@@ -77,6 +77,7 @@ CREATE TABLE IF NOT EXISTS {prefix}outbox_cursors (
   expires_time DATETIME(6),
   unclean      BOOLEAN NOT NULL DEFAULT FALSE,
   counted_from DATETIME(6) NOT NULL,
+  bucket_events BIGINT NOT NULL DEFAULT 0,
   rev          BIGINT NOT NULL DEFAULT 0
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 

@@ -88,7 +88,8 @@ CREATE TABLE {schema}"{prefix}outbox_cursors" (
   token        bigint NOT NULL DEFAULT 0,
   expires_time timestamptz,
   unclean      boolean NOT NULL DEFAULT false,
-  counted_from timestamptz NOT NULL
+  counted_from timestamptz NOT NULL,
+  bucket_events bigint NOT NULL DEFAULT 0
 );
 
 -- statement

@@ -37,6 +37,7 @@ CREATE TABLE "{prefix}outbox_cursors" (
   expires_time INTEGER,
   unclean      INTEGER NOT NULL DEFAULT 0,
   counted_from INTEGER NOT NULL,
+  bucket_events INTEGER NOT NULL DEFAULT 0,
   high_water   INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 

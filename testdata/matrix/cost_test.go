@@ -55,8 +55,8 @@ func TestADeliveryCostsItsOwnStatements(t *testing.T) {
 		backlog, aggregates, batch = 1000, 100, 100
 		// Reading the window and the markers.
 		reading = 2
-		// Asking for the mark, reading, saving in a transaction of two.
-		saving = 7
+		// Asking for the mark, reading, saving.
+		saving = 4
 		// Taking the lease, loading what is known, a first audit, some reads
 		// that find nothing, the release.
 		term = 45

@@ -39,16 +39,18 @@ UNION ALL
  ORDER BY created_time, id LIMIT ?4)
 
 -- ReadWindow
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, '', '', '', '', '', NULL
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(COUNT(*) AS CHAR), '', '', '', '', NULL
+FROM app_outbox
+WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4)
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
  FROM app_outbox
- WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4))
+ WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6))
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
  FROM app_outbox
- WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4)
- ORDER BY created_time, id LIMIT ?5)
+ WHERE created_time >= ?5 AND (created_time > ?5 OR id > ?6)
+ ORDER BY created_time, id LIMIT ?7)
 
 -- ReadKeys
 SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
@@ -70,15 +72,15 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
 JOIN app_outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)
 
 -- LoadCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM app_outbox_cursors ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR)
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM app_outbox_cursors WHERE dispatcher = ?1 FOR UPDATE
 
 -- CreateCursor
@@ -100,13 +102,14 @@ WHERE dispatcher = ?1 AND token = ?2
 
 -- SaveCursor
 UPDATE app_outbox_cursors SET
+  bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
 WHERE dispatcher = ?1 AND token = ?2
 
 -- RewindCursor
-UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1, rev = rev + 1
+UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
 WHERE dispatcher = ?1
 
 -- ForgetCursor
@@ -140,7 +143,10 @@ DELETE FROM app_outbox_subscriptions WHERE event_type = ?1 AND handler = ?2
 
 -- SaveCounts
 INSERT INTO app_outbox_audit (dispatcher, bucket_time, events)
-SELECT ?1, k.at, k.events FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+SELECT c.dispatcher, k.at, k.events
+FROM app_outbox_cursors AS c
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+WHERE c.dispatcher = ?1 AND c.token = ?2
 ON DUPLICATE KEY UPDATE events = VALUES(events)
 
 -- LoadCounts
@@ -168,10 +174,12 @@ ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VAL
 
 -- SettleAttempts
 DELETE a
-FROM JSON_TABLE(?2, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+FROM app_outbox_cursors AS c
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
-JOIN app_outbox_attempts AS a ON a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE a.dispatcher = ?1
+JOIN app_outbox_attempts AS a
+  ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
+WHERE c.dispatcher = ?1 AND c.token = ?2
 
 -- ForgetAttempts
 DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2

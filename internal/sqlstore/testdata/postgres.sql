@@ -46,21 +46,26 @@ LEFT JOIN LATERAL (
 ) AS e ON true
 
 -- ReadWindow
-SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
-  coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
+SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
-LEFT JOIN LATERAL (
-  (SELECT id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload, created_time
+CROSS JOIN LATERAL (
+  (SELECT count(*)::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload,
+     '-infinity'::timestamptz AS created_time
    FROM "iam"."app_outbox"
-   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4)
+   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4))
+  UNION ALL
+  (SELECT id, '', '', '', '', NULL, created_time
+   FROM "iam"."app_outbox"
+   WHERE created_time >= $3 AND (created_time, id) > ($3, $4) AND created_time <= $5 AND (created_time, id) <= ($5, $6)
    ORDER BY created_time, id)
   UNION ALL
   (SELECT id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time
    FROM "iam"."app_outbox"
-   WHERE created_time >= $3 AND (created_time, id) > ($3, $4)
-   ORDER BY created_time, id LIMIT $5)
-) AS e ON true
+   WHERE created_time >= $5 AND (created_time, id) > ($5, $6)
+   ORDER BY created_time, id LIMIT $7)
+) AS e
+ORDER BY e.created_time, e.id
 
 -- ReadKeys
 SELECT CASE WHEN pg_is_in_recovery() THEN 0
@@ -92,15 +97,15 @@ JOIN "iam"."app_outbox_idempotency" AS m
   ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "iam"."app_outbox_cursors"
 WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE
 
@@ -122,12 +127,13 @@ WHERE dispatcher = $1 AND token = $2
 
 -- SaveCursor
 UPDATE "iam"."app_outbox_cursors" SET
+  bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
 WHERE dispatcher = $1 AND token = $2 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
 
 -- RewindCursor
-UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, token = token + 1
+UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, token = token + 1
 WHERE dispatcher = $1
 
 -- ForgetCursor
@@ -160,8 +166,9 @@ DELETE FROM "iam"."app_outbox_subscriptions" WHERE event_type = $1 AND handler =
 
 -- SaveCounts
 INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events)
-SELECT $1::text, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
-FROM json_to_recordset($2::json) AS k(micros bigint, events bigint)
+SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
+FROM "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint)
+WHERE c.dispatcher = $1 AND c.token = $2
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
 
 -- LoadCounts
@@ -190,8 +197,8 @@ ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
 
 -- SettleAttempts
 DELETE FROM "iam"."app_outbox_attempts" AS a
-USING json_to_recordset($2::json) AS k(micros bigint, id text, handler text)
-WHERE a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+USING "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, id text, handler text)
+WHERE c.dispatcher = $1 AND c.token = $2 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
   AND a.event_id = k.id AND a.handler = k.handler
 
 -- ForgetAttempts

@@ -26,13 +26,16 @@ FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
 ORDER BY created_time, id LIMIT ?4
 
 -- ReadWindow
+SELECT 1, NULL, count(*), '', '', '', '', NULL
+FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+UNION ALL
 SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
-  FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
+  FROM "app_outbox" WHERE (created_time, id) > (?3, ?4) AND (created_time, id) <= (?5, ?6)
   ORDER BY created_time, id)
 UNION ALL
 SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
-  FROM "app_outbox" WHERE (created_time, id) > (?3, ?4)
-  ORDER BY created_time, id LIMIT ?5)
+  FROM "app_outbox" WHERE (created_time, id) > (?5, ?6)
+  ORDER BY created_time, id LIMIT ?7)
 
 -- ReadKeys
 SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
@@ -54,15 +57,15 @@ FROM json_each(?1) AS k JOIN "app_outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- CreateCursor
@@ -84,12 +87,13 @@ WHERE dispatcher = ?1 AND token = ?2
 -- SaveCursor
 UPDATE "app_outbox_cursors" SET
   high_water = max(high_water, ?3),
+  bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
 WHERE dispatcher = ?1 AND token = ?2
 
 -- RewindCursor
-UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, token = token + 1
+UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1
 WHERE dispatcher = ?1
 
 -- ForgetCursor
@@ -122,7 +126,8 @@ DELETE FROM "app_outbox_subscriptions" WHERE event_type = ?1 AND handler = ?2
 
 -- SaveCounts
 INSERT INTO "app_outbox_audit" (dispatcher, bucket_time, events)
-SELECT ?1, k.value ->> 'micros', k.value ->> 'events' FROM json_each(?2) AS k WHERE true
+SELECT c.dispatcher, k.value ->> 'micros', k.value ->> 'events'
+FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
 
 -- LoadCounts
@@ -151,7 +156,8 @@ ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
 
 -- SettleAttempts
 DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND (created_time, event_id, handler) IN (
-  SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler' FROM json_each(?2) AS k)
+  SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler'
+  FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2)
 
 -- ForgetAttempts
 DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2
