@@ -118,7 +118,9 @@ func (p *poller) serve(ctx context.Context, t *term) {
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)
+		began := time.Now()
 		n, more, err := t.cycle(ctx, p.batch)
+		took := time.Since(began)
 		switch {
 		case err != nil:
 			pause, more = p.interval, false
@@ -126,7 +128,7 @@ func (p *poller) serve(ctx context.Context, t *term) {
 				p.tell(ctx, err)
 			}
 		case n > 0:
-			pause = shortest
+			pause = min(max(shortest, 8*took), p.interval)
 		default:
 			pause = min(2*pause, p.interval)
 		}

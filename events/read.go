@@ -98,9 +98,11 @@ func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err e
 	if err := t.skipApplied(ctx, entries); err != nil {
 		return 0, false, err
 	}
+	deepest := 0
 	for _, e := range entries {
-		t.window.add(e)
+		deepest = max(deepest, t.window.add(e))
 	}
+	t.window.learn(deepest)
 	t.enqueue(entries)
 	return fresh, fresh == limit || size >= maxBytes, nil
 }

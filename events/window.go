@@ -36,6 +36,7 @@ type window struct {
 	low      persistence.Cursor // everything at or before it is settled
 	frontier persistence.Cursor // the last event that has been read
 	entries  []*entry           // after low, in order
+	recent   int                // so many of the last are told by their positions
 }
 
 // known reports whether the window holds the event.
@@ -48,32 +49,43 @@ func (w *window) search(c persistence.Cursor) (int, bool) {
 	return slices.BinarySearchFunc(w.entries, c, func(e *entry, c persistence.Cursor) int { return e.at.Compare(c) })
 }
 
-// recent is how many of the last entries are told by their positions. What is
-// late is most likely among them: producers that run side by side commit in
-// another order than they stamp.
-const recent = 256
+// What is late is most likely among the last entries: producers that run side by
+// side commit in another order than they stamp. So a read is told those by their
+// positions, and of the others only the number.
+const leastRecent, mostRecent = 16, 256
 
-// counted returns a position of the window and the number of entries up to it,
-// which is all that a read has to compare there.
+// counted returns a position of the window and the number of entries up to it.
 func (w *window) counted() (persistence.Cursor, int) {
-	n := len(w.entries) - recent
+	n := len(w.entries) - max(w.recent, leastRecent)
 	if n <= 0 {
 		return w.low, 0
 	}
 	return w.entries[n-1].at, n
 }
 
-// add puts an entry in its place. Most are new, at the end; late ones have been
-// committed after others with a later stamp were read.
-func (w *window) add(e *entry) {
+// learn looks how far from the end a read has found what was late, and lets the
+// next ones look twice as far by positions. That goes by again.
+func (w *window) learn(deepest int) {
+	if deepest > mostRecent/2 {
+		deepest = 0 // somebody has stood still, which is another matter
+	}
+	w.recent = max(2*deepest, w.recent-w.recent/32-1, leastRecent)
+}
+
+// add puts an entry in its place, and returns how many come after it. Most are
+// new, at the end; late ones have been committed after others with a later stamp
+// were read.
+func (w *window) add(e *entry) (after int) {
 	c := e.at
 	if c.Compare(w.frontier) > 0 {
 		w.frontier = c
 		w.entries = append(w.entries, e)
-		return
+		return 0
 	}
 	i, _ := w.search(c)
+	after = len(w.entries) - i
 	w.entries = slices.Insert(w.entries, i, e)
+	return after
 }
 
 // advance moves low over the entries that are settled and lie before the mark,

@@ -101,10 +101,12 @@ UNION ALL
  WHERE created_time >= ?5 AND (created_time > ?5 OR id > ?6)
  ORDER BY created_time, id LIMIT ?7)`,
 
+		// The order keeps the optimizer from reading the table from end to end,
+		// to join it with a few keys.
 		ReadKeys: `
 SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
-JOIN {prefix}outbox AS e ON e.created_time = k.at AND e.id = k.id`,
+STRAIGHT_JOIN {prefix}outbox AS e ON e.created_time = k.at AND e.id = k.id`,
 
 		CountRows: `
 SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*)
@@ -120,7 +122,7 @@ INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler) VALUES 
 SELECT k.number
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
-JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
+STRAIGHT_JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
 
 		sidecarStatements: mysqlSidecar,
 

@@ -72,7 +72,7 @@ SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate
 
 		ReadKeys: `
 SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM json_each(?1) AS k JOIN "{prefix}outbox" AS e
+FROM json_each(?1) AS k CROSS JOIN "{prefix}outbox" AS e
   ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'`,
 
 		CountRows: `
@@ -86,7 +86,7 @@ ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 		AppliedMarkers: `
 SELECT k.key + 1
-FROM json_each(?1) AS k JOIN "{prefix}outbox_idempotency" AS m
+FROM json_each(?1) AS k CROSS JOIN "{prefix}outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'`,
 
 		sidecarStatements: sqliteSidecar,

@@ -107,7 +107,8 @@ func reach(ctx context.Context, counter *atomic.Int64, n int64) error {
 	return nil
 }
 
-// quick is the number of producers beside the one that stays open.
+// quick is the number of producers beside the one that stays open. Each publishes
+// ten times a second, so that half a window is full in the end.
 const quick = 15
 
 // compareOpen returns the 99th percentile of the time from commit to handler while
@@ -120,6 +121,9 @@ func (b *benchmark) compareOpen(ctx context.Context, open time.Duration) (ratio 
 		delays.handled(evt.ID)
 		return b.change(gormtx.Tx(ctx), mathrand.IntN(counters))
 	}); err != nil {
+		return 0, 0, err
+	}
+	if _, err := d.RunOnce(ctx, 1); err != nil { // it starts before the producers do
 		return 0, 0, err
 	}
 	publisher := events.NewPublisher(b.outbox, events.WithNotify(d.Wake))
@@ -172,7 +176,7 @@ func (b *benchmark) phase(ctx context.Context, publisher *events.Publisher, dela
 					return
 				}
 				delays.committed(evt.ID)
-				time.Sleep(time.Duration(mathrand.IntN(100)) * time.Millisecond)
+				time.Sleep(time.Duration(mathrand.IntN(200)) * time.Millisecond)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,16 +26,28 @@ import (
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
+// settings say what is measured, and for how long.
+type settings struct {
+	duration time.Duration
+	hold     time.Duration
+	rows     int
+	figures  []string
+}
+
 func main() {
-	duration := flag.Duration("time", 12*time.Second, "time a figure, shared by both sides")
-	rows := flag.Int("rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
-	hold := flag.Duration("open", 30*time.Second, "how long one producer keeps its transaction open")
+	var s settings
+	flag.DurationVar(&s.duration, "time", 12*time.Second, "time a figure, shared by both sides")
+	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
+	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
+	figures := flag.String("figures", "publish,dispatch,poison,open,retention", "what to measure")
 	flag.Parse()
+	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
 	for name := range strings.SplitSeq(*names, ",") {
-		if err = run(ctx, name, *duration, *hold, *rows); err != nil {
+		if err = run(ctx, name, s); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
 			break
 		}
 	}
@@ -45,10 +58,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, duration, hold time.Duration, rows int) error {
+func run(ctx context.Context, name string, s settings) error {
 	family, ok := families[name]
 	if !ok {
-		return fmt.Errorf("no benchmark for server %q", name)
+		return errors.New("no benchmark for this server")
 	}
 	kind, err := servers.Lookup(name)
 	if err != nil {
@@ -60,45 +73,57 @@ func run(ctx context.Context, name string, duration, hold time.Duration, rows in
 	}
 	defer server.Stop(context.WithoutCancel(ctx))
 	fmt.Println(server)
-	for _, concurrency := range []int{1, 4, 16} {
-		if err := measure(ctx, family, server, duration, concurrency); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, figure := range s.figures {
+		measure, ok := figureByName[figure]
+		if !ok {
+			return fmt.Errorf("no figure %q", figure)
+		}
+		if err := measure(ctx, family, server, s); err != nil {
+			return fmt.Errorf("%s: %w", figure, err)
 		}
 	}
-	if err := measureBeside(ctx, family, server, hold); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if rows == 0 {
-		return nil
-	}
-	return compareDrops(ctx, family, server, rows)
-}
-
-func measure(ctx context.Context, family family, server *servers.Server, duration time.Duration, concurrency int) error {
-	b, err := open(ctx, family, server.DSN, concurrency)
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	ratio, err := compare(ctx, duration, side{b.publish, concurrency}, side{b.bareInsert, concurrency})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("bench publish gormtx %s c=%d ratio=%.2f\n", server.Name, concurrency, ratio)
-	if err := b.fill(ctx, int(duration.Seconds()*eventsPerSecond)); err != nil {
-		return err
-	}
-	ratio, err = compare(ctx, duration, side{b.dispatch, 1}, side{b.handWritten, concurrency})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("bench dispatch gormtx %s c=%d ratio=%.2f\n", server.Name, concurrency, ratio)
 	return nil
 }
 
-// measureBeside measures what others do to an aggregate's events.
-func measureBeside(ctx context.Context, family family, server *servers.Server, hold time.Duration) error {
-	b, err := open(ctx, family, server.DSN, 2*quick)
+var figureByName = map[string]func(context.Context, family, *servers.Server, settings) error{
+	"publish": measurePublish, "dispatch": measureDispatch, "poison": measurePoison, "open": measureOpen, "retention": measureRetention,
+}
+
+// measureEach prints a ratio for each of some concurrencies.
+func measureEach(ctx context.Context, f family, server *servers.Server, what string, measure func(*benchmark, int) (float64, error)) error {
+	for _, concurrency := range []int{1, 4, 16} {
+		b, err := open(ctx, f, server.DSN, concurrency)
+		if err != nil {
+			return err
+		}
+		ratio, err := measure(b, concurrency)
+		b.close()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("bench %s gormtx %s c=%d ratio=%.2f\n", what, server.Name, concurrency, ratio)
+	}
+	return nil
+}
+
+func measurePublish(ctx context.Context, f family, server *servers.Server, s settings) error {
+	return measureEach(ctx, f, server, "publish", func(b *benchmark, concurrency int) (float64, error) {
+		return compare(ctx, s.duration, side{b.publish, concurrency}, side{b.bareInsert, concurrency})
+	})
+}
+
+func measureDispatch(ctx context.Context, f family, server *servers.Server, s settings) error {
+	return measureEach(ctx, f, server, "dispatch", func(b *benchmark, concurrency int) (float64, error) {
+		if err := b.fill(ctx, int(s.duration.Seconds()*eventsPerSecond)); err != nil {
+			return 0, err
+		}
+		return compare(ctx, s.duration, side{b.dispatch, 1}, side{b.handWritten, concurrency})
+	})
+}
+
+// measurePoison and measureOpen measure what others do to an aggregate's events.
+func measurePoison(ctx context.Context, f family, server *servers.Server, _ settings) error {
+	b, err := open(ctx, f, server.DSN, 2*quick)
 	if err != nil {
 		return err
 	}
@@ -108,10 +133,26 @@ func measureBeside(ctx context.Context, family family, server *servers.Server, h
 		return err
 	}
 	fmt.Printf("bench poison gormtx %s c=%d ratio=%.2f\n", server.Name, events.DefaultConcurrency, ratio)
-	ratio, without, err := b.compareOpen(ctx, hold)
+	return nil
+}
+
+func measureOpen(ctx context.Context, f family, server *servers.Server, s settings) error {
+	b, err := open(ctx, f, server.DSN, 2*quick)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	ratio, without, err := b.compareOpen(ctx, s.hold)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("bench open gormtx %s c=%d p99=%s ratio=%.2f\n", server.Name, events.DefaultConcurrency, without.Round(100*time.Microsecond), ratio)
 	return nil
+}
+
+func measureRetention(ctx context.Context, f family, server *servers.Server, s settings) error {
+	if s.rows == 0 {
+		return nil
+	}
+	return compareDrops(ctx, f, server, s.rows)
 }

@@ -72,8 +72,10 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
   e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM json_to_recordset($1::json) AS k(micros bigint, id text)
-JOIN "iam"."app_outbox" AS e
-  ON e.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND e.id = k.id
+CROSS JOIN LATERAL (
+  SELECT * FROM "iam"."app_outbox"
+  WHERE created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND id = k.id LIMIT 1
+) AS e
 
 -- CountRows
 SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
@@ -93,8 +95,10 @@ ON CONFLICT (created_time, event_id, handler) DO NOTHING
 -- AppliedMarkers
 SELECT k.number
 FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler text)) WITH ORDINALITY AS k(micros, id, handler, number)
-JOIN "iam"."app_outbox_idempotency" AS m
-  ON m.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND m.event_id = k.id AND m.handler = k.handler
+CROSS JOIN LATERAL (
+  SELECT FROM "iam"."app_outbox_idempotency"
+  WHERE created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND event_id = k.id AND handler = k.handler LIMIT 1
+) AS m
 
 -- LoadCursor
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events

@@ -39,7 +39,7 @@ SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate
 
 -- ReadKeys
 SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM json_each(?1) AS k JOIN "app_outbox" AS e
+FROM json_each(?1) AS k CROSS JOIN "app_outbox" AS e
   ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'
 
 -- CountRows
@@ -53,7 +53,7 @@ ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- AppliedMarkers
 SELECT k.key + 1
-FROM json_each(?1) AS k JOIN "app_outbox_idempotency" AS m
+FROM json_each(?1) AS k CROSS JOIN "app_outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'
 
 -- LoadCursor
