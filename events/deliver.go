@@ -18,6 +18,7 @@ type delivery struct {
 	failures  int       // how many
 	lastError string    // of the last of them
 	faults    int       // in a row, that were not the event's and are not recorded
+	tried     bool      // in this term
 	due       time.Time // before it is not tried again
 	counted   bool      // the try that runs is among the failures already
 	exhausted bool      // what is left to do is the dead letter
@@ -28,7 +29,7 @@ type delivery struct {
 func (t *term) deliver(e *entry) (settled bool, again time.Time) {
 	left := e.pending[:0]
 	for _, dl := range e.pending {
-		if t.patient && time.Now().Before(dl.due) || !t.try(e.record, dl, e.careful) {
+		if t.notDue(dl) || !t.try(e.record, dl, e.careful) {
 			left = append(left, dl)
 			if again.IsZero() || dl.due.Before(again) {
 				again = dl.due
@@ -53,6 +54,7 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 	if t.stopping() {
 		return false
 	}
+	dl.tried = true
 	if dl.exhausted || careful && dl.failures >= t.d.maxAttempts {
 		return t.giveUp(r, dl, errors.New(dl.lastError))
 	}
@@ -72,19 +74,39 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 	return t.fail(r, dl, entered, err)
 }
 
+// notDue reports whether a delivery is not to be tried now. A pass tries once.
+func (t *term) notDue(dl *delivery) bool {
+	if t.patient {
+		return time.Now().Before(dl.due)
+	}
+	return dl.tried
+}
+
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
+	return t.transact(func(ctx context.Context) (func() error, error) {
+		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
+		if err != nil || !recorded[0] {
+			return nil, err
+		}
+		return func() error { return dl.handler(WithAccountID(ctx, r.AccountID), eventOf(r)) }, nil
+	})
+}
+
+// transact runs the handler that prepare returns, if any, in one transaction with
+// what prepare does.
+func (t *term) transact(prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, t.d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
 	err = protect(func() error {
 		return t.d.tx.Atomically(ctx, func(ctx context.Context) error {
-			recorded, err := t.d.idempotency.Record(ctx, dl.marker)
-			if err != nil || !recorded[0] {
+			handle, err := prepare(ctx)
+			if err != nil || handle == nil {
 				return err
 			}
 			entered = true
-			return dl.handler(WithAccountID(ctx, r.AccountID), eventOf(r))
+			return handle()
 		})
 	})
 	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) {

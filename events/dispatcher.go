@@ -34,6 +34,7 @@ type Dispatcher struct {
 	owner          string
 	lease          time.Duration
 	concurrency    int // 0: what the transactor is good for
+	batchSize      int
 	maxAttempts    int
 	backoff        backoff
 	handlerTimeout time.Duration
@@ -62,6 +63,7 @@ type subscription struct {
 	eventType string
 	name      string
 	handler   Handler
+	batch     *batchHandler // what handler applies to one; or nil
 }
 
 // marker returns the marker of the handler's delivery of a record.
@@ -82,6 +84,7 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 		name:           DefaultName,
 		owner:          newOwner(),
 		lease:          DefaultLease,
+		batchSize:      DefaultBatchSize,
 		maxAttempts:    DefaultMaxAttempts,
 		backoff:        backoff{DefaultFirstBackoff, DefaultMaxBackoff},
 		handlerTimeout: DefaultHandlerTimeout,
@@ -152,6 +155,26 @@ func (d *Dispatcher) width() int {
 // another dispatcher's name is refused by RunOnce and Poll. It is 1 to 128
 // bytes. An error is [persistence.ErrInvalid]; RunOnce and Poll return it, too.
 func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) error {
+	return d.subscribe(subscription{eventType: eventType, name: handlerName, handler: handler}, handler == nil)
+}
+
+// SubscribeBatch registers a handler that takes several events at a time, as many
+// as wait for it, at most [WithBatchSize]: they share a transaction, in which
+// their markers are written first, by one statement. Only events that have not
+// been applied are handed over. All else is as with [Dispatcher.Subscribe].
+//
+// A batch that fails is tried again in halves, down to the single event, which
+// alone counts as failed, is tried again after a back-off, and becomes a dead
+// letter in the end. So the handler must not have effects outside of its
+// transaction. After a process has ended without a word, what it may have been
+// handling is delivered one by one.
+func (d *Dispatcher) SubscribeBatch(eventType, handlerName string, handler BatchHandler) error {
+	b := &batchHandler{handler}
+	return d.subscribe(subscription{eventType: eventType, name: handlerName, handler: b.one, batch: b}, handler == nil)
+}
+
+func (d *Dispatcher) subscribe(s subscription, isNil bool) error {
+	eventType, handlerName := s.eventType, s.name
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	problem := persistence.CheckSubscription(persistence.Subscription{EventType: eventType, Handler: handlerName})
@@ -159,7 +182,7 @@ func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) e
 	refuse := func(format string, args ...any) {
 		problems = append(problems, invalid("subscription to %q: handler %q "+format, append([]any{eventType, handlerName}, args...)...))
 	}
-	if handler == nil {
+	if isNil {
 		refuse("is nil")
 	}
 	if slices.ContainsFunc(d.handlers[eventType], func(s subscription) bool { return s.name == handlerName }) {
@@ -172,7 +195,7 @@ func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) e
 	if d.polling.Load() > 0 {
 		return invalid("subscription to %q: handler %q comes too late, Poll is running", eventType, handlerName)
 	}
-	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), subscription{eventType, handlerName, handler})
+	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), s)
 	return nil
 }
 

@@ -17,13 +17,19 @@ type lanes struct {
 	// deliver tries an entry. Unless that settled it, it returns when to try
 	// again; the zero time is never.
 	deliver func(*entry) (settled bool, again time.Time)
+	// batchOf returns the batch handler that an entry is to be delivered to
+	// next, or nil; deliverBatch tries entries of one, at most batchSize.
+	batchOf      func(*entry) *batchHandler
+	deliverBatch func(*batchHandler, []part)
+	batchSize    int
 	// changed is told, without waiting, that something has ended.
 	changed chan<- struct{}
 
 	mu       sync.Mutex
 	byKey    map[laneKey]*lane
-	ready    []*lane
-	suspects []*lane // ready, but with a suspect at their head
+	ready    []turn
+	batches  map[*batchHandler][]*lane // ready, for a batch
+	suspects []*lane                   // ready, but with a suspect at their head
 	running  int
 	suspect  bool // one runs
 	closed   bool
@@ -72,11 +78,23 @@ func (l *lanes) keyOf(r persistence.Record) laneKey {
 	return laneKey{r.AccountID, r.AggregateType, r.AggregateID}
 }
 
+// turn is something that can run: a lane, or a batch of several.
+type turn struct {
+	lane  *lane
+	batch *batchHandler
+}
+
 func (l *lanes) enqueue(ln *lane) {
-	if ln.queue[0].suspect {
+	head := ln.queue[0]
+	if head.suspect {
 		l.suspects = append(l.suspects, ln)
+	} else if b := l.batchOf(head); b != nil {
+		if len(l.batches[b]) == 0 {
+			l.ready = append(l.ready, turn{batch: b})
+		}
+		l.batches[b] = append(l.batches[b], ln)
 	} else {
-		l.ready = append(l.ready, ln)
+		l.ready = append(l.ready, turn{lane: ln})
 	}
 }
 
@@ -86,19 +104,28 @@ func (l *lanes) schedule() {
 		switch {
 		case len(l.suspects) > 0 && !l.suspect:
 			l.suspect = true
-			l.start(&l.suspects)
-		case len(l.ready) > 0:
-			l.start(&l.ready)
-		default:
+			l.start(take(&l.suspects))
+		case len(l.ready) == 0:
 			return
+		default:
+			if next := take(&l.ready); next.lane != nil {
+				l.start(next.lane)
+			} else {
+				l.startBatch(next.batch)
+			}
 		}
 	}
 }
 
-func (l *lanes) start(from *[]*lane) {
-	ln := (*from)[0]
-	(*from)[0] = nil
+func take[T any](from *[]T) T {
+	var none T
+	first := (*from)[0]
+	(*from)[0] = none
 	*from = (*from)[1:]
+	return first
+}
+
+func (l *lanes) start(ln *lane) {
 	l.running++
 	head := ln.queue[0]
 	go func() {
@@ -117,15 +144,18 @@ func (l *lanes) finish(ln *lane, settled bool, again time.Time) {
 	}
 	switch {
 	case settled:
-		l.settle(ln)
+		if l.settle(ln) {
+			l.enqueue(ln)
+		}
 	case l.closed:
 	default:
-		l.queued -= len(ln.queue)
-		ln.parked = true
-		if !again.IsZero() {
-			ln.timer = time.AfterFunc(time.Until(again), func() { l.unpark(ln) })
-		}
+		l.park(ln, again)
 	}
+	l.ended()
+}
+
+// ended starts what can run now, and tells that something has ended.
+func (l *lanes) ended() {
 	l.schedule()
 	select {
 	case l.changed <- struct{}{}:
@@ -133,8 +163,9 @@ func (l *lanes) finish(ln *lane, settled bool, again time.Time) {
 	}
 }
 
-// settle takes the head of a lane, which is done.
-func (l *lanes) settle(ln *lane) {
+// settle takes the head of a lane, which is done, and reports whether there is
+// another one.
+func (l *lanes) settle(ln *lane) bool {
 	head := ln.queue[0]
 	l.bytes -= int64(len(head.record.Payload))
 	l.queued--
@@ -147,9 +178,17 @@ func (l *lanes) settle(ln *lane) {
 	ln.queue = ln.queue[1:]
 	if len(ln.queue) == 0 {
 		delete(l.byKey, ln.key)
-		return
 	}
-	l.enqueue(ln)
+	return len(ln.queue) > 0
+}
+
+// park sets a lane aside whose head is not settled. The zero time is for ever.
+func (l *lanes) park(ln *lane, again time.Time) {
+	l.queued -= len(ln.queue)
+	ln.parked = true
+	if !again.IsZero() {
+		ln.timer = time.AfterFunc(time.Until(again), func() { l.unpark(ln) })
+	}
 }
 
 func (l *lanes) unpark(ln *lane) {

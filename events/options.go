@@ -19,6 +19,7 @@ const DefaultMaxAttempts = 5
 // Other defaults of a dispatcher.
 const (
 	DefaultConcurrency        = 8
+	DefaultBatchSize          = 100
 	DefaultLease              = 15 * time.Second
 	DefaultHandlerTimeout     = time.Minute
 	DefaultShutdownGrace      = 10 * time.Second
@@ -67,6 +68,17 @@ func WithConcurrency(n int) Option {
 		d.concurrency = n
 		if n < 1 {
 			d.refuse("concurrency is %d, it must be at least 1", n)
+		}
+	}
+}
+
+// WithBatchSize sets how many events a handler of [Dispatcher.SubscribeBatch] gets
+// at once, at most; at least 1. The default is [DefaultBatchSize].
+func WithBatchSize(n int) Option {
+	return func(d *Dispatcher) {
+		d.batchSize = n
+		if n < 1 {
+			d.refuse("batch size is %d, it must be at least 1", n)
 		}
 	}
 }

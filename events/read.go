@@ -146,7 +146,7 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 			continue
 		}
 		dl := &delivery{subscription: s.subscription, marker: s.marker(r)}
-		if a, ok := t.attempts[keyOf(dl.marker)]; ok {
+		if a, ok := t.attempts[dl.marker.Key()]; ok {
 			dl.recorded, dl.failures, dl.lastError = true, a.Attempts, a.LastError
 			// The clock may have been set back since.
 			dl.due = t.began.Add(min(a.NextTime.Sub(t.clock), t.d.backoff.most))

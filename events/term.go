@@ -35,7 +35,7 @@ type term struct {
 	resumed  persistence.Cursor // the cursor that was found
 	began    time.Time
 	clock    time.Time // the database's, when it began
-	attempts map[markerKey]persistence.Attempt
+	attempts map[persistence.Marker]persistence.Attempt
 	careful  int // so many more events may be what ended the former process
 
 	lanes   *lanes
@@ -70,7 +70,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	}
 	t := &term{d: d, lease: lease, patient: patient, began: began, changed: make(chan struct{}, 1)}
 	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(base, passing{d}, true))
-	t.lanes = &lanes{width: d.width(), single: d.concurrency == 1, deliver: t.deliver, changed: t.changed, byKey: map[laneKey]*lane{}}
+	t.lanes = t.newLanes()
 	if err := t.resume(ctx); err != nil {
 		err = errors.Join(d.unregister(err), t.release(ctx))
 		t.cancel(errStopped)
@@ -82,6 +82,20 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
 	t.helpers.Go(func() { t.keep(helpers) })
 	return t, nil
+}
+
+func (t *term) newLanes() *lanes {
+	return &lanes{
+		width:        t.d.width(),
+		single:       t.d.concurrency == 1,
+		deliver:      t.deliver,
+		batchOf:      t.batchOf,
+		deliverBatch: t.deliverBatch,
+		batchSize:    t.d.batchSize,
+		changed:      t.changed,
+		byKey:        map[laneKey]*lane{},
+		batches:      map[*batchHandler][]*lane{},
+	}
 }
 
 // acquire registers the handlers and takes the lease. A dispatcher that somebody
@@ -132,9 +146,9 @@ func (t *term) resume(ctx context.Context) error {
 		t.behind = nil
 	}
 	t.even.Store(len(t.behind) == 0)
-	t.attempts = map[markerKey]persistence.Attempt{}
+	t.attempts = map[persistence.Marker]persistence.Attempt{}
 	for _, a := range state.Attempts {
-		t.attempts[keyOf(persistence.Marker{Event: a.Event, Handler: a.Handler})] = a
+		t.attempts[persistence.Marker{Event: a.Event, Handler: a.Handler}.Key()] = a
 	}
 	if t.lease.Unclean {
 		t.careful = d.windowEvents

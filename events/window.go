@@ -102,14 +102,3 @@ func (w *window) advance(mark time.Time) []*entry {
 	}
 	return passed
 }
-
-// markerKey is a marker in a form that is safe to compare: two equal time.Time
-// values may differ in their location.
-type markerKey struct {
-	micros      int64
-	id, handler string
-}
-
-func keyOf(m persistence.Marker) markerKey {
-	return markerKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
-}

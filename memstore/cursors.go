@@ -16,7 +16,7 @@ type sidecar struct {
 	cursor      persistence.Cursor
 	count       int64 // of the cursor's bucket
 	countedFrom time.Time
-	attempts    map[markerKey]persistence.Attempt
+	attempts    map[persistence.Marker]persistence.Attempt
 	counts      map[int64]int64 // by the bucket's beginning, in microseconds
 }
 
@@ -55,7 +55,7 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 			lease:       persistence.Lease{Dispatcher: dispatcher},
 			cursor:      start,
 			countedFrom: persistence.BucketAfter(start),
-			attempts:    map[markerKey]persistence.Attempt{},
+			attempts:    map[persistence.Marker]persistence.Attempt{},
 			counts:      map[int64]int64{},
 		}
 	}

@@ -27,7 +27,7 @@ func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, lett
 	letter.DeadTime = now()
 	letter.Dispatcher = lease.Dispatcher
 	letter.Record.Payload = bytes.Clone(letter.Record.Payload)
-	return s.letters.Update(ctx, keyOf(letter.Marker()), func(old persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
+	return s.letters.Update(ctx, letter.Marker().Key(), func(old persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
 		if exists {
 			return old, nil
 		}
@@ -65,7 +65,7 @@ func compareMarkers(a, b persistence.Marker) int {
 
 // SetDeadLetterState implements [persistence.DeadLetterStore].
 func (s *Store) SetDeadLetterState(ctx context.Context, letter persistence.Marker, from, to persistence.DeadLetterState) error {
-	return s.letters.Update(ctx, keyOf(letter), func(l persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
+	return s.letters.Update(ctx, letter.Key(), func(l persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
 		if !exists || l.State != from {
 			return l, fmt.Errorf("memstore: %s dead letter of event %s, handler %q: %w", from, letter.Event, letter.Handler, persistence.ErrNotFound)
 		}

@@ -14,7 +14,7 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 			return nil, err
 		}
 		// The row's lock is what a racing twin waits for.
-		err := s.markers.Update(ctx, keyOf(m), func(_ struct{}, exists bool) (struct{}, error) {
+		err := s.markers.Update(ctx, m.Key(), func(_ struct{}, exists bool) (struct{}, error) {
 			recorded[i] = !exists
 			return struct{}{}, nil
 		})
@@ -32,7 +32,7 @@ func (s *Store) Applied(ctx context.Context, markers ...persistence.Marker) ([]b
 	}
 	applied := make([]bool, len(markers))
 	for i, m := range markers {
-		_, applied[i] = s.markers.Get(persistence.Detach(ctx), keyOf(m))
+		_, applied[i] = s.markers.Get(persistence.Detach(ctx), m.Key())
 	}
 	return applied, nil
 }

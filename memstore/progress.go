@@ -31,7 +31,7 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		c.counts[bucket.Start.UnixMicro()] = bucket.Rows
 	}
 	for _, m := range progress.Settled {
-		delete(c.attempts, keyOf(m))
+		delete(c.attempts, m.Key())
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 	if err != nil {
 		return persistence.Attempt{}, err
 	}
-	key := keyOf(persistence.Marker{Event: failure.Event, Handler: failure.Handler})
+	key := persistence.Marker{Event: failure.Event, Handler: failure.Handler}.Key()
 	attempt := persistence.Attempt{
 		Event:     failure.Event,
 		Handler:   failure.Handler,

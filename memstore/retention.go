@@ -45,7 +45,7 @@ func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, opti
 	report.Dropped = []persistence.Partition{{Table: tableName, To: before}}
 	if !options.DryRun {
 		s.rows = append([]persistence.Record(nil), s.rows[n:]...)
-		s.markers.forget(func(k markerKey) bool { return k.micros < before.UnixMicro() })
+		s.markers.forget(func(k persistence.Marker) bool { return k.Event.CreatedTime.Before(before) })
 	}
 	return report, owed
 }

@@ -36,8 +36,8 @@ type Store struct {
 	lastStamp     int64                // of the last committed row, in microseconds
 	sidecars      map[string]*sidecar  // by dispatcher
 	subscriptions map[persistence.Subscription]*subscription
-	markers       *Table[markerKey, struct{}]
-	letters       *Table[markerKey, persistence.DeadLetter]
+	markers       *Table[persistence.Marker, struct{}]
+	letters       *Table[persistence.Marker, persistence.DeadLetter]
 }
 
 // Option configures a [Store].
@@ -63,8 +63,8 @@ func New(opts ...Option) *Store {
 		sidecars:      map[string]*sidecar{},
 		subscriptions: map[persistence.Subscription]*subscription{},
 	}
-	s.markers = NewTable[markerKey, struct{}](s)
-	s.letters = NewTable[markerKey, persistence.DeadLetter](s)
+	s.markers = NewTable[persistence.Marker, struct{}](s)
+	s.letters = NewTable[persistence.Marker, persistence.DeadLetter](s)
 	for i, opt := range opts {
 		if opt == nil {
 			s.invalid = fmt.Errorf("memstore: %w: option %d is nil", persistence.ErrInvalid, i)
@@ -122,14 +122,3 @@ func (s *Store) lock(ctx context.Context) error {
 
 // now is the store's clock in the resolution that databases have.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-
-// markerKey is a marker in a form that is safe to compare: two equal
-// time.Time values may differ in their location.
-type markerKey struct {
-	micros      int64
-	id, handler string
-}
-
-func keyOf(m persistence.Marker) markerKey {
-	return markerKey{m.Event.CreatedTime.UnixMicro(), m.Event.ID, m.Handler}
-}

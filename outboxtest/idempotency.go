@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,21 @@ var idempotencyRules = []rule{
 		applied, err := s.Idempotency.Applied(s.ctx, marker("b", "h"), marker("b", "h2"), marker("a", "h"))
 		require.NoError(s, err)
 		require.Equal(s, []bool{true, false, true}, applied)
+	}},
+	{"many markers are recorded at once, and each but once", func(s *suite) {
+		var many []persistence.Marker
+		var isNew []bool
+		for i := range 1000 {
+			many = append(many, marker(fmt.Sprintf("m-%d", (i*7)%1000), "h"))
+			isNew = append(isNew, true)
+		}
+		require.Equal(s, isNew, s.recordMarkers(many...))
+		for i := range isNew {
+			isNew[i] = false
+		}
+		require.Equal(s, isNew, s.recordMarkers(many...))
+		more := append(many[990:], marker("n", "h"), marker("n", "h"), marker("o", "h"))
+		require.Equal(s, append(isNew[990:], true, false, true), s.recordMarkers(more...))
 	}},
 	{"markers that differ in case, time or by a blank are different", func(s *suite) {
 		later := marker("a", "h")

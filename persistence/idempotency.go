@@ -1,12 +1,22 @@
 package persistence
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Marker says that a handler has been applied to an event. Handler names are
 // global to the outbox.
 type Marker struct {
 	Event   Cursor
 	Handler string
+}
+
+// Key returns the marker in a form that can be compared by == and be the key of a
+// map: two values of time.Time may be of one moment and yet differ.
+func (m Marker) Key() Marker {
+	m.Event.CreatedTime = m.Event.CreatedTime.UTC().Truncate(time.Microsecond)
+	return m
 }
 
 // IdempotencyStore keeps the markers that make an effect happen exactly once.

@@ -110,6 +110,7 @@ type statements struct {
 
 	// idempotency
 	RecordMarker   string // time, id, handler; and with limitsIdle the limit in ms, 0 for none
+	RecordMarkers  string // markers as JSON, and the limit alike; yields those that are new, unless there is isDuplicate
 	AppliedMarkers string // markers as JSON
 
 	sidecarStatements

@@ -1,37 +1,114 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Record implements persistence.IdempotencyStore.
+// Record implements persistence.IdempotencyStore. It is one statement, unless
+// there are several markers and some exist where only an error tells so.
 func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
 	conn, err := s.tx(ctx)
 	if err != nil {
 		return nil, err
 	}
-	recorded := make([]bool, len(markers))
-	for i, m := range markers {
+	for _, m := range markers {
 		if err := persistence.CheckMarker(m); err != nil {
 			return nil, err
 		}
-		args := []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler}
-		if s.cfg.Dialect.limitsIdle {
-			args = append(args, idleLimit(ctx).Milliseconds())
+	}
+	recorded := make([]bool, len(markers))
+	if len(markers) > 1 {
+		known, err := s.recordMany(ctx, conn, markers, recorded)
+		if known || err != nil {
+			return recorded, s.failed(err, "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
 		}
-		n, err := conn.Exec(ctx, s.sql.RecordMarker, args...)
-		if duplicate := s.cfg.Dialect.isDuplicate; duplicate != nil && duplicate(err) {
-			continue
+	}
+	for _, i := range inOrder(markers) {
+		if recorded[i], err = s.recordOne(ctx, conn, markers[i]); err != nil {
+			return nil, s.failed(err, "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
 		}
-		if err != nil {
-			return nil, s.failed(err, "record the marker of event %s, handler %q", m.Event, m.Handler)
-		}
-		recorded[i] = n == 1
 	}
 	return recorded, nil
+}
+
+// inOrder returns the indexes of markers in the order in which all write them, so
+// that nobody waits for one that waits for it.
+func inOrder(markers []persistence.Marker) []int {
+	order := make([]int, len(markers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(markers[a].Event.Compare(markers[b].Event), strings.Compare(markers[a].Handler, markers[b].Handler))
+	})
+	return order
+}
+
+func (s *Store) recordOne(ctx context.Context, conn Conn, m persistence.Marker) (bool, error) {
+	args := s.limited(ctx, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
+	n, err := conn.Exec(ctx, s.sql.RecordMarker, args...)
+	if s.isDuplicate(err) {
+		return false, nil
+	}
+	return n == 1, err
+}
+
+// recordMany writes markers by one statement. It reports whether it is known now
+// which are new; if not, none is written.
+func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence.Marker, recorded []bool) (known bool, err error) {
+	order := inOrder(markers)
+	sorted := make([]persistence.Marker, len(markers))
+	for i, n := range order {
+		sorted[i] = markers[n]
+	}
+	keys, err := encodeMarkers(sorted)
+	if err != nil {
+		return false, err
+	}
+	args := s.limited(ctx, keys)
+	if s.cfg.Dialect.isDuplicate != nil {
+		_, err := conn.Exec(ctx, s.sql.RecordMarkers, args...)
+		if s.isDuplicate(err) {
+			return false, nil
+		}
+		for i := range recorded {
+			recorded[i] = err == nil
+		}
+		return true, err
+	}
+	first := map[persistence.Marker]int{}
+	for _, n := range slices.Backward(order) { // one that is given twice is new once
+		first[markers[n].Key()] = n
+	}
+	err = conn.Query(ctx, s.sql.RecordMarkers, args, func(scan func(...any) error) error {
+		var m persistence.Marker
+		err := scan(timestamp{&m.Event.CreatedTime}, &m.Event.ID, &m.Handler)
+		if n, ok := first[m.Key()]; ok {
+			recorded[n] = true
+		}
+		return err
+	})
+	return true, err
+}
+
+// limited adds how long the transaction may stand idle, where the statement says
+// so.
+func (s *Store) limited(ctx context.Context, args ...any) []any {
+	if s.cfg.Dialect.limitsIdle {
+		args = append(args, idleLimit(ctx).Milliseconds())
+	}
+	return args
+}
+
+func (s *Store) isDuplicate(err error) bool {
+	duplicate := s.cfg.Dialect.isDuplicate
+	return duplicate != nil && duplicate(err)
 }
 
 // idleLimit is how long the transaction may stand idle before the server ends

@@ -118,6 +118,13 @@ GROUP BY bucket ORDER BY bucket`,
 		RecordMarker: `
 INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler) VALUES (?1, ?2, ?3)`,
 
+		// A duplicate undoes the whole statement.
+		RecordMarkers: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT k.at, k.id, k.handler
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k`,
+
 		AppliedMarkers: `
 SELECT k.number
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '$.at',

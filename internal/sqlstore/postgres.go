@@ -149,6 +149,18 @@ INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handle
 SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
+		RecordMarkers: `
+WITH idle AS MATERIALIZED (
+  SELECT set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
+  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
+  WHERE $2 > 0 AND (before.ms = 0 OR before.ms > $2)
+)
+INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
+SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler
+FROM (SELECT count(*) FROM idle) AS limited, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+RETURNING created_time, event_id, handler`,
+
 		AppliedMarkers: `
 SELECT k.number
 FROM ROWS FROM (json_to_recordset($1::json) AS (micros bigint, id text, handler text)) WITH ORDINALITY AS k(micros, id, handler, number)

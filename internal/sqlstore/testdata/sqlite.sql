@@ -51,6 +51,12 @@ GROUP BY bucket ORDER BY bucket
 INSERT INTO "app_outbox_idempotency" (created_time, event_id, handler) VALUES (?1, ?2, ?3)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
+-- RecordMarkers
+INSERT INTO "app_outbox_idempotency" (created_time, event_id, handler)
+SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler' FROM json_each(?1) AS k WHERE true
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
+RETURNING created_time, event_id, handler
+
 -- AppliedMarkers
 SELECT k.key + 1
 FROM json_each(?1) AS k CROSS JOIN "app_outbox_idempotency" AS m

@@ -1,0 +1,182 @@
+package events
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// BatchHandler reacts to several events of one type at once. Its context carries
+// the transaction in which it runs, and no account, since the events may be of
+// several: see [Event.AccountID]. The events of an aggregate are in order. An
+// error rolls the transaction back.
+type BatchHandler func(ctx context.Context, evts []Event) error
+
+// batchHandler is a subscription of SubscribeBatch.
+type batchHandler struct {
+	handler BatchHandler
+}
+
+// one applies the handler to a single event.
+func (b *batchHandler) one(ctx context.Context, evt Event) error {
+	return b.handler(WithAccountID(ctx, ""), []Event{evt})
+}
+
+// part is an entry of a batch, and the lane that it is taken from.
+type part struct {
+	lane  *lane
+	entry *entry
+}
+
+// startBatch takes what is ready for a batch handler: of each lane the head, and
+// what follows it and is for that handler alone.
+func (l *lanes) startBatch(b *batchHandler) {
+	var group []part
+	waiting := l.batches[b]
+	for len(waiting) > 0 && len(group) < l.batchSize {
+		ln := take(&waiting)
+		for _, e := range ln.queue {
+			if len(group) == l.batchSize || l.batchOf(e) != b {
+				break
+			}
+			group = append(group, part{ln, e})
+			if len(e.pending) > 1 {
+				break
+			}
+		}
+	}
+	l.batches[b] = waiting
+	if len(waiting) > 0 {
+		l.ready = append(l.ready, turn{batch: b})
+	}
+	l.running++
+	go func() {
+		l.deliverBatch(b, group)
+		l.finishBatch(group)
+	}()
+}
+
+func (l *lanes) finishBatch(group []part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	for i, p := range group {
+		if i > 0 && group[i-1].lane == p.lane {
+			continue
+		}
+		taken, left := p.entry, true
+		for left && len(p.lane.queue[0].pending) == 0 {
+			left = l.settle(p.lane)
+		}
+		switch {
+		case !left, l.closed:
+		case p.lane.queue[0] == taken && l.batchOf(taken) != nil: // it has not been tried, since the term ends
+			l.park(p.lane, time.Time{})
+		default:
+			l.enqueue(p.lane)
+		}
+	}
+	l.ended()
+}
+
+// batchOf returns the batch handler that is the next to get an entry: in a batch,
+// unless it has failed a moment ago, or may be what ends the process.
+func (t *term) batchOf(e *entry) *batchHandler {
+	if e.careful || e.suspect {
+		return nil
+	}
+	for _, dl := range e.pending {
+		if dl.batch != nil && !t.notDue(dl) {
+			return dl.batch
+		}
+	}
+	return nil
+}
+
+// deliverBatch applies a batch handler to entries.
+func (t *term) deliverBatch(b *batchHandler, group []part) {
+	t.halve(b, group, map[*lane]bool{})
+	for _, p := range group {
+		if len(p.entry.pending) == 0 && p.entry.found != nil {
+			t.tally.settle(p.entry.found)
+		}
+	}
+}
+
+// halve applies a batch handler in one transaction, or, if it fails, to one half
+// after the other: an event on which it fails costs few transactions more than
+// the logarithm of their number, and lets only its own lane wait.
+func (t *term) halve(b *batchHandler, group []part, failed map[*lane]bool) {
+	group = slices.DeleteFunc(slices.Clone(group), func(p part) bool { return failed[p.lane] })
+	switch {
+	case len(group) == 0 || t.stopping():
+		return
+	case len(group) == 1:
+		p := group[0]
+		dl := p.entry.deliveryTo(b)
+		if t.try(p.entry.record, dl, false) {
+			p.entry.settle(dl)
+		} else {
+			failed[p.lane] = true
+		}
+		return
+	}
+	entered, err := t.applyBatch(b, group)
+	switch {
+	case err == nil:
+		for _, p := range group {
+			dl := p.entry.deliveryTo(b)
+			t.forget(dl)
+			p.entry.settle(dl)
+		}
+	case !entered && !t.stopping(): // so it is nobody's fault
+		first := group[0].entry.deliveryTo(b)
+		t.fail(group[0].entry.record, first, false, err)
+		for _, p := range group {
+			dl := p.entry.deliveryTo(b)
+			dl.due, dl.tried = first.due, true
+		}
+	default:
+		half := len(group) / 2
+		t.halve(b, group[:half], failed)
+		t.halve(b, group[half:], failed)
+	}
+}
+
+// applyBatch runs a batch handler in a transaction, after the markers of all its
+// events, with those whose markers did not exist.
+func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err error) {
+	markers := make([]persistence.Marker, len(group))
+	for i, p := range group {
+		markers[i] = p.entry.deliveryTo(b).marker
+	}
+	return t.transact(func(ctx context.Context) (func() error, error) {
+		recorded, err := t.d.idempotency.Record(ctx, markers...)
+		if err != nil {
+			return nil, err
+		}
+		var evts []Event
+		for i, p := range group {
+			if recorded[i] {
+				evts = append(evts, eventOf(p.entry.record))
+			}
+		}
+		if len(evts) == 0 {
+			return nil, nil
+		}
+		return func() error { return b.handler(ctx, evts) }, nil
+	})
+}
+
+// deliveryTo returns the entry's delivery to a batch handler.
+func (e *entry) deliveryTo(b *batchHandler) *delivery {
+	i := slices.IndexFunc(e.pending, func(dl *delivery) bool { return dl.batch == b })
+	return e.pending[i]
+}
+
+// settle takes a delivery off the entry.
+func (e *entry) settle(dl *delivery) {
+	e.pending = slices.DeleteFunc(e.pending, func(other *delivery) bool { return other == dl })
+}
