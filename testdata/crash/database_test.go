@@ -79,7 +79,8 @@ func open(name, dsn string, connections int) (*database, error) {
 	return &database{outbox, db, events.NewPublisher(outbox)}, nil
 }
 
-// create makes the tables: aggregates with a version each, and effects.
+// create makes the tables: aggregates with a version each, and effects of the
+// handler of events and of that of batches.
 func create(t *testing.T, name, dsn string, aggregates int) *database {
 	t.Helper()
 	d, err := open(name, dsn, 8)
@@ -92,7 +93,8 @@ func create(t *testing.T, name, dsn string, aggregates int) *database {
 	require.NoError(t, d.Migrate(t.Context()))
 	for _, statement := range []string{
 		"CREATE TABLE aggregates (id INTEGER NOT NULL PRIMARY KEY, version INTEGER NOT NULL)",
-		"CREATE TABLE effects (number " + kinds[name].serial + ", event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)",
+		"CREATE TABLE effects (" + effectColumns(name) + ")",
+		"CREATE TABLE batch_effects (" + effectColumns(name) + ")",
 	} {
 		require.NoError(t, d.db.Exec(statement).Error)
 	}
@@ -100,6 +102,10 @@ func create(t *testing.T, name, dsn string, aggregates int) *database {
 		require.NoError(t, d.db.Exec("INSERT INTO aggregates (id, version) VALUES (?, 0)", id).Error)
 	}
 	return d
+}
+
+func effectColumns(name string) string {
+	return "number " + kinds[name].serial + ", event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL"
 }
 
 const eventType = "crash.Changed"
@@ -147,9 +153,9 @@ func (d *database) holder() (pid int, err error) {
 	return strconv.Atoi(strings.Split(owner, "/")[1])
 }
 
-// stop pauses a process, though not while it saves the cursor: nobody can take
-// over from one that does not end that transaction, since its row is also the
-// lease's.
+// stop pauses a process, though not while it begins its work: nobody can take
+// over from one that does not end the transaction in which it notes what it
+// serves, since the row that this locks is also the lease's.
 func (d *database) stop(t *testing.T, p *process) {
 	t.Helper()
 	eventually(t, "the process stands still, and the cursor is not locked", func() (bool, error) {

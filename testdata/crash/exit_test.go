@@ -34,11 +34,11 @@ func TestAnEventThatKillsItsProcess(t *testing.T) {
 				p = start(t, r)
 			default:
 			}
-			applied, err := d.applied()
+			applied, err := d.applied("effects")
 			return applied >= 3*8-1, err
 		})
 		require.NotZero(t, exits)
-		n := d.count(t)
+		n := d.count(t, "effects")
 		n.clean(t, deadly)
 		require.Equal(t, attempts, n.dead[0].Attempts)
 		require.Contains(t, n.dead[0].LastError, "the process ended")

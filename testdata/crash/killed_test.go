@@ -21,11 +21,13 @@ func TestDispatchersThatAreKilled(t *testing.T) {
 		producers := k.produce(t, 4, aggregates)
 		k.run(*kills, *restarts)
 		producers.end()
-		k.drain(t, 0)
-		n := k.count(t)
-		t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d %s", kind,
-			k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load(), n)
-		n.clean(t)
+		for _, table := range []string{"effects", "batch_effects"} {
+			k.drain(t, table, 0)
+			n := k.count(t, table)
+			t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d %s: %s", kind,
+				k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load(), table, n)
+			n.clean(t)
+		}
 		producers.kept(t, k.database)
 		require.NotZero(t, k.ofHolders, "nobody was at work when it was killed")
 		require.NotZero(t, producers.rolledBack.Load())

@@ -33,7 +33,7 @@ func newKiller(t *testing.T, name string, aggregates int) *killer {
 		dsn = newDSN(t, name)
 	}
 	k.database = create(t, name, dsn, aggregates)
-	k.replica = replica{Kind: name, DSN: dsn, Lease: 600 * time.Millisecond, Linger: 20 * time.Millisecond}
+	k.replica = replica{Kind: name, DSN: dsn, Lease: 600 * time.Millisecond, Linger: 20 * time.Millisecond, Batch: true}
 	for range 3 {
 		k.replicas = append(k.replicas, k.start())
 	}
@@ -80,7 +80,7 @@ func (k *killer) progress(events int) {
 	k.t.Helper()
 	before := -1
 	eventually(k.t, "deliveries go on", func() (bool, error) {
-		n, err := k.applied()
+		n, err := k.applied("effects")
 		if err == nil && before < 0 {
 			before = n
 		}

@@ -68,8 +68,8 @@ func (p paused) wake(t *testing.T) {
 	require.Empty(t, p.zombie.said("harm"))
 
 	p.commit(t, 1, 2, 3)
-	p.drain(t, 0)
-	p.count(t).clean(t)
+	p.drain(t, "effects", 0)
+	p.count(t, "effects").clean(t)
 }
 
 // Another replica takes over; the events of the one aggregate wait for the
@@ -88,7 +88,7 @@ func TestAPausedDispatcherChangesNothing(t *testing.T) {
 func TestPostgresEndsTheTransactionOfAPausedDispatcher(t *testing.T) {
 	on(t, func(t *testing.T, kind string) {
 		p := pause(t, kind, time.Second)
-		p.drain(t, 0)
+		p.drain(t, "effects", 0)
 		require.Equal(t, []int{1, 2, 3, 4, 5}, p.versions(t))
 		p.wake(t)
 	}, "postgres")

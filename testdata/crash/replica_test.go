@@ -20,6 +20,7 @@ import (
 const (
 	dispatcherName = "crash"
 	handlerName    = "effect"
+	batchName      = "batch"
 )
 
 // replica is what a replica's process is told to be.
@@ -34,6 +35,7 @@ type replica struct {
 	Linger time.Duration
 	Hold   string // the event whose handler waits for the word to go on, heeding nothing else
 	Exit   string // the event that ends the process
+	Batch  bool   // has a handler of batches, too
 }
 
 // replicaVar holds the replica of a process.
@@ -110,6 +112,11 @@ func (r replica) poll() error {
 	if err := d.Subscribe(eventType, handlerName, r.handler(goOn)); err != nil {
 		return err
 	}
+	if r.Batch {
+		if err := d.SubscribeBatch(eventType, batchName, r.batchHandler); err != nil {
+			return err
+		}
+	}
 	return d.Poll(context.Background(), 50*time.Millisecond, 100, func(err error) {
 		say("error", err.Error())
 	})
@@ -141,6 +148,26 @@ func (r replica) handler(goOn <-chan struct{}) events.Handler {
 		}
 		return nil
 	}
+}
+
+// batchHandler has its effects in a table of its own.
+func (r replica) batchHandler(ctx context.Context, evts []events.Event) error {
+	var effects []effect
+	for _, evt := range evts {
+		aggregate, version, err := versionOf(evt.ID)
+		if err != nil {
+			return err
+		}
+		effects = append(effects, effect{evt.ID, aggregate, version})
+	}
+	if err := gormtx.Tx(ctx).Table("batch_effects").Create(effects).Error; err != nil {
+		return err
+	}
+	if rand.IntN(4) == 0 {
+		say("handling", evts[0].ID)
+		time.Sleep(rand.N(r.Linger))
+	}
+	return nil
 }
 
 // watchedCursors remembers the first lease.

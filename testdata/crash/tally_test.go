@@ -41,20 +41,14 @@ type effect struct {
 	Aggregate, Version int
 }
 
-// effects returns all of them, in the order of the deliveries.
-func (d *database) effects() (all []effect, err error) {
-	err = d.db.Raw("SELECT event_id, aggregate, version FROM effects ORDER BY number").Scan(&all).Error
-	return all, err
-}
-
-// applied returns how many events have an effect.
-func (d *database) applied() (n int, err error) {
-	err = d.db.Raw("SELECT COUNT(DISTINCT event_id) FROM effects").Scan(&n).Error
+// applied returns how many events have an effect in a table.
+func (d *database) applied(table string) (n int, err error) {
+	err = d.db.Raw("SELECT COUNT(DISTINCT event_id) FROM " + table).Scan(&n).Error
 	return n, err
 }
 
-// count compares the outbox with the effects.
-func (d *database) count(t *testing.T) tally {
+// count compares the outbox with a table of effects.
+func (d *database) count(t *testing.T, table string) tally {
 	t.Helper()
 	var n tally
 	var ids []string
@@ -72,8 +66,8 @@ func (d *database) count(t *testing.T) tally {
 	for _, letter := range n.dead {
 		passed[letter.Record.ID] = true
 	}
-	effects, err := d.effects()
-	require.NoError(t, err)
+	var effects []effect
+	require.NoError(t, d.db.Raw("SELECT event_id, aggregate, version FROM "+table+" ORDER BY number").Scan(&effects).Error)
 	applied, last := map[string]bool{}, map[int]int{}
 	for _, e := range effects {
 		if applied[e.EventID] {
@@ -101,9 +95,9 @@ func (d *database) count(t *testing.T) tally {
 	return n
 }
 
-// drain waits until as many events have been applied as are committed, but for
-// those that are to be dead letters.
-func (d *database) drain(t *testing.T, dead int) {
+// drain waits until as many events have an effect in a table as are committed,
+// but for those that are to be dead letters.
+func (d *database) drain(t *testing.T, table string, dead int) {
 	t.Helper()
 	var committed, applied int
 	eventually(t, "all events are applied", func() (bool, error) {
@@ -111,7 +105,7 @@ func (d *database) drain(t *testing.T, dead int) {
 			return false, err
 		}
 		var err error
-		applied, err = d.applied()
+		applied, err = d.applied(table)
 		if err == nil && applied < committed-dead {
 			err = fmt.Errorf("%d of %d are", applied, committed)
 		}

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,13 +78,17 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			for _, id := range []string{"a", "b"} {
-				m := markerOf(id)
-				m.Handler = name
+			for _, ids := range [][]string{{"a"}, {"b"}, {"c", "d"}} { // one and many are different statements
+				var markers []persistence.Marker
+				for _, id := range ids {
+					m := markerOf(id)
+					m.Handler = name
+					markers = append(markers, m)
+				}
 				for _, want := range []bool{true, false} {
-					got, err := outbox.Record(ctx, m)
+					got, err := outbox.Record(ctx, markers...)
 					require.NoError(t, err)
-					require.Equal(t, []bool{want}, got, name)
+					require.Equal(t, slices.Repeat([]bool{want}, len(ids)), got, name)
 					require.GreaterOrEqual(t, limit(ctx), c.low, name)
 					require.LessOrEqual(t, limit(ctx), c.high, name)
 				}
@@ -94,15 +99,15 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 	}
 }
 
-// A process that is paused while it saves the cursor keeps the row locked that
-// is also the lease's.
-func TestPostgresEndsASaveThatStandsIdle(t *testing.T) {
+// A process that is paused while it writes more than its cursor keeps the row
+// locked that is also the lease's.
+func TestPostgresEndsASidecarWriteThatStandsIdle(t *testing.T) {
 	db, outbox := newPostgres(t)
 	require.NoError(t, outbox.Create(t.Context(), "d", persistence.Cursor{}))
 	for _, name := range []string{"SaveCursor", "LockCursor"} {
 		args := []any{"d"}
 		if name == "SaveCursor" {
-			args = append(args, 0, time.Now(), "id")
+			args = append(args, 0, time.Now(), "id", 1)
 		}
 		pool, err := db.DB()
 		require.NoError(t, err)
