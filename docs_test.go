@@ -80,15 +80,19 @@ func TestDocsHaveNoDeadLink(t *testing.T) {
 
 // Code that a page shows is a part of an example that is compiled and run.
 func TestDocsShowCodeThatRuns(t *testing.T) {
-	example, err := os.ReadFile("gormtx/example_test.go")
-	require.NoError(t, err)
+	var examples strings.Builder
+	for _, file := range []string{"gormtx/example_test.go", "events/example_test.go"} {
+		example, err := os.ReadFile(file)
+		require.NoError(t, err)
+		examples.Write(example)
+	}
 	shown := 0
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, block := range strings.Split(string(text), "```go\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
-			require.Contains(t, strings.ReplaceAll(string(example), "\n\t", "\n"), block, page)
+			require.Contains(t, strings.ReplaceAll(examples.String(), "\n\t", "\n"), block, page)
 			shown++
 		}
 	}

@@ -39,6 +39,38 @@ func Example() {
 	// delivered: 1 <nil> revoked
 }
 
+// A handler of batches can do the work of many events by one statement.
+func ExampleDispatcher_SubscribeBatch() {
+	ctx := context.Background()
+	outbox := memstore.New()
+	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox, events.WithConcurrency(1))
+	err := dispatcher.SubscribeBatch("iam.v1.UserSuspended", "search-index", func(ctx context.Context, evts []events.Event) error {
+		ids := make([]string, len(evts))
+		for i, evt := range evts {
+			ids[i] = evt.AggregateID
+		}
+		fmt.Println("DELETE FROM search_index WHERE user_id IN", ids)
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+
+	publisher := events.NewPublisher(outbox)
+	_ = outbox.Atomically(ctx, func(ctx context.Context) error {
+		for _, id := range []string{"user-1", "user-2", "user-3"} {
+			if err := publisher.Publish(ctx, events.Event{Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	fmt.Println(dispatcher.RunOnce(ctx, 100))
+	// Output:
+	// DELETE FROM search_index WHERE user_id IN [user-1 user-2 user-3]
+	// 3 <nil>
+}
+
 func ExamplePublisher_Publish_outsideATransaction() {
 	publisher := events.NewPublisher(memstore.New())
 	err := publisher.Publish(context.Background(), events.Event{
