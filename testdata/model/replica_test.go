@@ -54,7 +54,7 @@ type replica struct {
 
 func (r *replica) String() string { return "replica " + r.name }
 
-// deploy starts a process.
+// deploy starts a process. Handler B takes batches.
 func (m *machine) deploy(name string, c config) *replica {
 	r := &replica{gate: newGate(), m: m, name: name, config: c, granted: map[int64]bool{}}
 	options := []events.Option{
@@ -70,10 +70,15 @@ func (m *machine) deploy(name string, c config) *replica {
 	}
 	r.d = events.NewDispatcher(gatedOutbox{m.Outbox, r}, gatedCursors{m.Cursors, r}, gatedTransactor{m.Transactor, r}, gatedIdempotency{m.Idempotency, r}, options...)
 	for _, s := range subscriptions {
-		if s.Handler == "A" || c.upgraded {
-			if err := r.d.Subscribe(s.EventType, s.Handler, r.handler(s.Handler)); err != nil {
-				m.t.Fatalf("subscribe: %v", err)
-			}
+		var err error
+		switch {
+		case s.Handler == "A":
+			err = r.d.Subscribe(s.EventType, s.Handler, r.handler(s.Handler))
+		case c.upgraded:
+			err = r.d.SubscribeBatch(s.EventType, s.Handler, r.batchHandler(s.Handler))
+		}
+		if err != nil {
+			m.t.Fatalf("subscribe: %v", err)
 		}
 	}
 	return r
@@ -98,6 +103,18 @@ func (r *replica) handler(handler string) events.Handler {
 			r.cancel()
 		}
 		return err
+	}
+}
+
+func (r *replica) batchHandler(handler string) events.BatchHandler {
+	one := r.handler(handler)
+	return func(ctx context.Context, evts []events.Event) error {
+		for _, e := range evts {
+			if err := one(ctx, e); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
