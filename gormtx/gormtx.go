@@ -116,7 +116,7 @@ func NewGormIdempotencyStore(db *gorm.DB, opts ...Option) *GormIdempotencyStore 
 
 func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	c := newConfig(opts)
-	cfg := sqlstore.Config{Naming: c.naming, MaxPayload: c.maxPayload, Invalid: c.invalid}
+	cfg := sqlstore.Config{Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
 	pool, dialect, err := open(db)
 	if err != nil {
 		cfg.Invalid = err

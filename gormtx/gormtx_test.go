@@ -44,6 +44,7 @@ func TestBadOptionsAreReturnedByEveryCall(t *testing.T) {
 		"prefix":  {gormtx.WithTablePrefix("no-identifier")},
 		"32":      {gormtx.WithTablePrefix(strings.Repeat("x", 33))},
 		"schema":  {gormtx.WithSchema("app")}, // SQLite has none
+		"async":   {gormtx.WithAsynchronousCommit()},
 		"payload": {gormtx.WithMaxPayload(0)},
 		"option":  {nil},
 	} {

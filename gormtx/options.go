@@ -16,6 +16,7 @@ type Option func(*config)
 type config struct {
 	naming     schema.Naming
 	maxPayload int
+	async      bool
 	invalid    error
 }
 
@@ -36,6 +37,19 @@ func WithSchema(name string) Option {
 // The default is 16 MiB.
 func WithMaxPayload(bytes int) Option {
 	return func(c *config) { c.maxPayload = bytes }
+}
+
+// WithAsynchronousCommit has the transactions of handlers commit without waiting
+// until they are on disk (synchronous_commit = off, on PostgreSQL). The cursor's
+// save, once a batch, brings all of them there. That is faster where a flush takes
+// long, and loses and doubles nothing: a server that crashes has a prefix of what
+// was committed, so marker, effect and cursor are lost together, and applied again.
+//
+// But others may have seen an effect that a crash takes back until then, and so
+// may hooks of [persistence.AfterCommit]. Producers' transactions stay as they are.
+// Other databases refuse it with persistence.ErrInvalid.
+func WithAsynchronousCommit() Option {
+	return func(c *config) { c.async = true }
 }
 
 // RetentionOption configures one run of retention. Each [Option] is one, too.

@@ -17,6 +17,9 @@ type Config struct {
 	Naming   schema.Naming
 	// MaxPayload is the greatest payload in bytes.
 	MaxPayload int
+	// AsynchronousCommit lets transactions with markers commit before they are on
+	// disk.
+	AsynchronousCommit bool
 	// Pool runs statements outside of any transaction.
 	Pool Conn
 	// MaxConnections returns how many connections the pool has at most; 0 is no
@@ -75,6 +78,9 @@ func (s *Store) checkConfig() error {
 	}
 	if s.cfg.MaxPayload < 1 {
 		return fmt.Errorf("outbox table %s: %w: the payload limit is %d bytes, it must be at least 1", s.table, persistence.ErrInvalid, s.cfg.MaxPayload)
+	}
+	if s.cfg.AsynchronousCommit && !s.cfg.Dialect.setsTransaction {
+		return fmt.Errorf("outbox table %s: %w: this database has no asynchronous commit of single transactions, PostgreSQL has", s.table, persistence.ErrInvalid)
 	}
 	return nil
 }

@@ -36,9 +36,9 @@ type Dialect struct {
 	// lostConnection is how the driver's error for one ends, told by its text
 	// to do without an import; or "".
 	lostConnection string
-	// limitsIdle says that RecordMarker limits how long the transaction may stand
-	// idle.
-	limitsIdle bool
+	// setsTransaction says that RecordMarker sets, for the transaction, how long
+	// it may stand idle, and whether its commit waits until it is on disk.
+	setsTransaction bool
 	// partitions is how the tables are partitioned; nil where retention deletes
 	// rows.
 	partitions partitioning
@@ -109,8 +109,8 @@ type statements struct {
 	CountRows     string // from, to, bucket width in µs
 
 	// idempotency
-	RecordMarker   string // time, id, handler; and with limitsIdle the limit in ms, 0 for none
-	RecordMarkers  string // markers as JSON, and the limit alike; yields those that are new, unless there is isDuplicate
+	RecordMarker   string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and whether the commit may be asynchronous
+	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate
 	AppliedMarkers string // markers as JSON
 
 	sidecarStatements

@@ -51,7 +51,7 @@ func inOrder(markers []persistence.Marker) []int {
 }
 
 func (s *Store) recordOne(ctx context.Context, conn Conn, m persistence.Marker) (bool, error) {
-	args := s.limited(ctx, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
+	args := s.withSettings(ctx, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
 	n, err := conn.Exec(ctx, s.sql.RecordMarker, args...)
 	if s.isDuplicate(err) {
 		return false, nil
@@ -71,7 +71,7 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 	if err != nil {
 		return false, err
 	}
-	args := s.limited(ctx, keys)
+	args := s.withSettings(ctx, keys)
 	if s.cfg.Dialect.isDuplicate != nil {
 		_, err := conn.Exec(ctx, s.sql.RecordMarkers, args...)
 		if s.isDuplicate(err) {
@@ -97,11 +97,10 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 	return true, err
 }
 
-// limited adds how long the transaction may stand idle, where the statement says
-// so.
-func (s *Store) limited(ctx context.Context, args ...any) []any {
-	if s.cfg.Dialect.limitsIdle {
-		args = append(args, idleLimit(ctx).Milliseconds())
+// withSettings adds those of the transaction, where the statement takes any.
+func (s *Store) withSettings(ctx context.Context, args ...any) []any {
+	if s.cfg.Dialect.setsTransaction {
+		args = append(args, idleLimit(ctx).Milliseconds(), s.cfg.AsynchronousCommit)
 	}
 	return args
 }

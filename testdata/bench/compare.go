@@ -32,7 +32,7 @@ func compare(ctx context.Context, duration time.Duration, one, other side) (floa
 		for turn := range sides {
 			side := (pair + turn) % 2 // neither is always the first
 			start := time.Now()
-			n, err := repeat(ctx, duration/(2*pairs), sides[side])
+			n, err := repeat(ctx, turnOf(duration), sides[side])
 			if err != nil {
 				return 0, err
 			}
@@ -45,6 +45,9 @@ func compare(ctx context.Context, duration time.Duration, one, other side) (floa
 	slices.Sort(ratios)
 	return (ratios[(pairs-1)/2] + ratios[pairs/2]) / 2, nil
 }
+
+// turnOf returns how long one turn lasts.
+func turnOf(duration time.Duration) time.Duration { return duration / (2 * pairs) }
 
 func repeat(ctx context.Context, duration time.Duration, s side) (int64, error) {
 	var units atomic.Int64

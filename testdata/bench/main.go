@@ -114,10 +114,7 @@ func measurePublish(ctx context.Context, f family, server *servers.Server, s set
 
 func measureDispatch(ctx context.Context, f family, server *servers.Server, s settings) error {
 	return measureEach(ctx, f, server, "dispatch", func(b *benchmark, concurrency int) (float64, error) {
-		if err := b.fill(ctx, int(s.duration.Seconds()*eventsPerSecond)); err != nil {
-			return 0, err
-		}
-		return compare(ctx, s.duration, side{b.dispatch, 1}, side{b.handWritten, concurrency})
+		return b.compareDispatch(ctx, s.duration, concurrency)
 	})
 }
 

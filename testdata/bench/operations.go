@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -29,12 +28,11 @@ const (
 // benchmark is an outbox with tables of its own, and the same tables by hand.
 type benchmark struct {
 	family
-	db         *gorm.DB
-	hand       hand
-	outbox     *gormtx.Outbox
-	publisher  *events.Publisher
-	dispatcher *events.Dispatcher
-	prefix     string
+	db        *gorm.DB
+	hand      hand
+	outbox    *gormtx.Outbox
+	publisher *events.Publisher
+	prefix    string
 }
 
 func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmark, error) {
@@ -67,10 +65,7 @@ func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmar
 		}
 	}
 	b.publisher = events.NewPublisher(b.outbox)
-	b.dispatcher = events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithConcurrency(concurrency))
-	return b, b.dispatcher.Subscribe(event.Type, "count", func(ctx context.Context, _ events.Event) error {
-		return b.change(gormtx.Tx(ctx), mathrand.IntN(counters))
-	})
+	return b, nil
 }
 
 func (b *benchmark) expand(query string) string {
@@ -110,15 +105,6 @@ func (b *benchmark) bareInsert(ctx context.Context) (int, error) {
 		return tx.Exec(b.expand(b.family.bareInsert),
 			events.NewID(), "", event.AggregateType, event.AggregateID, event.Type, event.Payload).Error
 	})
-}
-
-// dispatch delivers a batch.
-func (b *benchmark) dispatch(ctx context.Context) (int, error) {
-	n, err := b.dispatcher.RunOnce(ctx, 500)
-	if err == nil && n == 0 {
-		err = errors.New("no event is left: raise eventsPerSecond")
-	}
-	return n, err
 }
 
 // fill publishes enough for dispatch, and waits until the safe mark has passed

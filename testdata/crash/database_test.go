@@ -64,7 +64,7 @@ type database struct {
 	publisher *events.Publisher
 }
 
-func open(name, dsn string, connections int) (*database, error) {
+func open(name, dsn string, connections int, opts ...gormtx.Option) (*database, error) {
 	db, err := gorm.Open(kinds[name].open(dsn), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func open(name, dsn string, connections int) (*database, error) {
 	}
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
-	outbox := gormtx.New(db)
+	outbox := gormtx.New(db, opts...)
 	return &database{outbox, db, events.NewPublisher(outbox)}, nil
 }
 

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"flag"
 	"testing"
 
@@ -16,20 +17,60 @@ var (
 // the server with its sessions now and then.
 func TestDispatchersThatAreKilled(t *testing.T) {
 	on(t, func(t *testing.T, kind string) {
-		const aggregates = 20
-		k := newKiller(t, kind, aggregates)
-		producers := k.produce(t, 4, aggregates)
-		k.run(*kills, *restarts)
-		producers.end()
-		for _, table := range []string{"effects", "batch_effects"} {
-			k.drain(t, table, 0)
-			n := k.count(t, table)
-			t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d %s: %s", kind,
-				k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load(), table, n)
-			n.clean(t)
-		}
-		producers.kept(t, k.database)
-		require.NotZero(t, k.ofHolders, "nobody was at work when it was killed")
-		require.NotZero(t, producers.rolledBack.Load())
+		k := newKiller(t, kind, replica{})
+		k.killAll(*kills, *restarts)
+		require.Zero(t, k.takenBack)
 	}, "postgres", "mysql", "mariadb", "sqlite")
+}
+
+// The server is killed, again and again, until it has lost transactions of
+// handlers that were committed and not on disk. No producer is at work meanwhile:
+// its commits would bring them there.
+func TestAServerThatLosesAsynchronousCommits(t *testing.T) {
+	on(t, func(t *testing.T, kind string) {
+		k := newKiller(t, kind, replica{Asynchronous: true})
+		for round := 0; k.takenBack == 0 || round < *restarts; round++ {
+			require.Less(t, round, 50, "nothing was ever lost")
+			require.NoError(t, k.Atomically(t.Context(), func(ctx context.Context) error {
+				for n := range 400 {
+					if _, err := k.change(ctx, n%aggregates); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			k.progress(100)
+			k.restart()
+		}
+		t.Logf("crash server=%s restarts=%d taken-back=%d", kind, k.restarts, k.takenBack)
+		k.requireClean()
+	}, "postgres")
+}
+
+// killAll kills replicas and servers while producers are at work, and counts what
+// has become of the events.
+func (k *killer) killAll(kills, restarts int) {
+	t := k.t
+	t.Helper()
+	producers := k.produce(t, 4, aggregates)
+	k.run(kills, restarts)
+	producers.end()
+	t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d", k.replica.Kind,
+		k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load())
+	k.requireClean()
+	producers.kept(t, k.database)
+	require.NotZero(t, k.ofHolders, "nobody was at work when it was killed")
+	require.NotZero(t, producers.rolledBack.Load())
+}
+
+// requireClean waits until all events are delivered, and asserts that each was
+// applied once and in order, by both handlers.
+func (k *killer) requireClean() {
+	k.t.Helper()
+	for _, table := range []string{"effects", "batch_effects"} {
+		k.drain(k.t, table, 0)
+		n := k.count(k.t, table)
+		k.t.Logf("crash server=%s %s: %s", k.replica.Kind, table, n)
+		n.clean(k.t)
+	}
 }

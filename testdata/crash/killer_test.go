@@ -20,9 +20,13 @@ type killer struct {
 	handling chan *process // is in the middle of a handler
 
 	kills, ofHolders, pauses, restarts int
+	takenBack                          int // effects that were seen before the server was killed, and not after
 }
 
-func newKiller(t *testing.T, name string, aggregates int) *killer {
+// aggregates is how many producers change.
+const aggregates = 20
+
+func newKiller(t *testing.T, name string, r replica) *killer {
 	t.Helper()
 	k := &killer{t: t, handling: make(chan *process, 1)}
 	var dsn string
@@ -33,7 +37,8 @@ func newKiller(t *testing.T, name string, aggregates int) *killer {
 		dsn = newDSN(t, name)
 	}
 	k.database = create(t, name, dsn, aggregates)
-	k.replica = replica{Kind: name, DSN: dsn, Lease: 600 * time.Millisecond, Linger: 20 * time.Millisecond, Batch: true}
+	r.Kind, r.DSN, r.Lease, r.Linger, r.Batch = name, dsn, 600*time.Millisecond, 20*time.Millisecond, true
+	k.replica = r
 	for range 3 {
 		k.replicas = append(k.replicas, k.start())
 	}
@@ -158,8 +163,13 @@ func (k *killer) pauseHolder() {
 // restart kills the server, and a replica while it is down.
 func (k *killer) restart() {
 	k.t.Helper()
+	before, err := k.applied("effects")
+	require.NoError(k.t, err)
 	require.NoError(k.t, k.server.Kill(k.t.Context()))
 	k.killAny()
 	require.NoError(k.t, k.server.Restart(k.t.Context()))
 	k.restarts++
+	after, err := k.applied("effects")
+	require.NoError(k.t, err)
+	k.takenBack += max(0, before-after)
 }

@@ -36,6 +36,8 @@ type replica struct {
 	Hold   string // the event whose handler waits for the word to go on, heeding nothing else
 	Exit   string // the event that ends the process
 	Batch  bool   // has a handler of batches, too
+	// Asynchronous commits of the handlers' transactions may be lost with the server.
+	Asynchronous bool
 }
 
 // replicaVar holds the replica of a process.
@@ -77,8 +79,12 @@ const (
 
 func (r replica) poll() error {
 	const concurrency = 4
-	db, err := open(r.Kind, r.DSN, concurrency+2)
-	for ; err != nil; db, err = open(r.Kind, r.DSN, concurrency+2) {
+	var outboxOptions []gormtx.Option
+	if r.Asynchronous {
+		outboxOptions = append(outboxOptions, gormtx.WithAsynchronousCommit())
+	}
+	db, err := open(r.Kind, r.DSN, concurrency+2, outboxOptions...)
+	for ; err != nil; db, err = open(r.Kind, r.DSN, concurrency+2, outboxOptions...) {
 		say("error", err.Error())
 		time.Sleep(20 * time.Millisecond) // the server is down
 	}

@@ -87,9 +87,11 @@ WITH idle AS MATERIALIZED (
   SELECT set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
   FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
   WHERE $4 > 0 AND (before.ms = 0 OR before.ms > $4)
+), flush AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true) WHERE $5::boolean
 )
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited
+SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- RecordMarkers
@@ -97,10 +99,13 @@ WITH idle AS MATERIALIZED (
   SELECT set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
   FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
   WHERE $2 > 0 AND (before.ms = 0 OR before.ms > $2)
+), flush AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true) WHERE $3::boolean
 )
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
 SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler
-FROM (SELECT count(*) FROM idle) AS limited, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
+FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed,
+  json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 RETURNING created_time, event_id, handler
 
