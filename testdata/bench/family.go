@@ -24,6 +24,7 @@ type family struct {
 	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
 	marker     string // event id
 	update     string // id
+	updateAll  string // ids and numbers as JSON
 	// driver opens the driver alone, with so many connections.
 	driver func(ctx context.Context, dsn string, connections int) (hand, error)
 }
@@ -49,6 +50,7 @@ var (
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES (?, ?, ?, ?, ?, ?)",
 		marker:     "INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
+		updateAll:  "UPDATE {prefix}counter AS c SET n = c.n + k.n FROM json_to_recordset(?::json) AS k(id int, n bigint) WHERE c.id = k.id",
 		driver:     pgxByHand,
 	}
 	mysqlFamily = family{
@@ -64,6 +66,7 @@ var (
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
 		marker:     "INSERT INTO {prefix}marker (created_time, event_id, handler) VALUES (UTC_TIMESTAMP(6), ?, 'count')",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
+		updateAll:  "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id INT PATH '$.id', n BIGINT PATH '$.n')) AS k JOIN {prefix}counter AS c ON c.id = k.id SET c.n = c.n + k.n",
 		driver:     sqlByHand,
 	}
 	families = map[string]family{"postgres": pgFamily, "mysql": mysqlFamily, "mariadb": mysqlFamily}

@@ -31,6 +31,7 @@ type settings struct {
 	duration time.Duration
 	hold     time.Duration
 	rows     int
+	backlog  int
 	figures  []string
 }
 
@@ -38,9 +39,10 @@ func main() {
 	var s settings
 	flag.DurationVar(&s.duration, "time", 12*time.Second, "time a figure, shared by both sides")
 	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
+	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
-	figures := flag.String("figures", "publish,dispatch,poison,open,retention", "what to measure")
+	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -85,8 +87,19 @@ func run(ctx context.Context, name string, s settings) error {
 	return nil
 }
 
-var figureByName = map[string]func(context.Context, family, *servers.Server, settings) error{
-	"publish": measurePublish, "dispatch": measureDispatch, "poison": measurePoison, "open": measureOpen, "retention": measureRetention,
+// figure measures something on a server, and prints it.
+type figure func(context.Context, family, *servers.Server, settings) error
+
+var figureByName = map[string]figure{
+	"publish":        measurePublish,
+	single.name:      measureEngine(single),
+	batchOfRows.name: measureEngine(batchOfRows),
+	batchOfSets.name: measureEngine(batchOfSets),
+	"wake":           measureWake,
+	"memory":         measureMemory,
+	"poison":         measurePoison,
+	"open":           measureOpen,
+	"retention":      measureRetention,
 }
 
 // measureEach prints a ratio for each of some concurrencies.
@@ -112,10 +125,13 @@ func measurePublish(ctx context.Context, f family, server *servers.Server, s set
 	})
 }
 
-func measureDispatch(ctx context.Context, f family, server *servers.Server, s settings) error {
-	return measureEach(ctx, f, server, "dispatch", func(b *benchmark, concurrency int) (float64, error) {
-		return b.compareDispatch(ctx, s.duration, concurrency)
-	})
+// measureEngine compares the dispatcher with the limit, in one discipline.
+func measureEngine(how discipline) figure {
+	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
+		return measureEach(ctx, f, server, how.name, func(b *benchmark, concurrency int) (float64, error) {
+			return b.compareEngine(ctx, how, s.duration, concurrency)
+		})
+	}
 }
 
 // measurePoison and measureOpen measure what others do to an aggregate's events.

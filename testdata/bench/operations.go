@@ -20,9 +20,6 @@ const (
 	// counters is the number of aggregates that producers change. There are
 	// enough for them seldom to meet.
 	counters = 500
-	// eventsPerSecond is how many events wait for each second of a dispatcher,
-	// more than it can deliver.
-	eventsPerSecond = 5000
 )
 
 // benchmark is an outbox with tables of its own, and the same tables by hand.
@@ -113,7 +110,7 @@ func (b *benchmark) fill(ctx context.Context, n int) error {
 	for range (n + 999) / 1000 {
 		evts := slices.Repeat([]events.Event{event}, 1000)
 		for i := range evts {
-			evts[i].AggregateID = fmt.Sprint(i) // or there would be a single lane
+			evts[i].AggregateID = fmt.Sprint(i % counters) // so that lanes meet at no counter
 		}
 		err := b.outbox.Atomically(ctx, func(ctx context.Context) error { return b.publisher.Publish(ctx, evts...) })
 		if err != nil {

@@ -44,7 +44,7 @@ func timeDrop(ctx context.Context, f family, dsn string, rows int) (time.Duratio
 	if err := gormtest.Partition(ctx, b.db, gormtest.Naming{Prefix: b.prefix}, ends...); err != nil {
 		return 0, err
 	}
-	if err := b.fillBefore(ctx, ends[0], rows); err != nil {
+	if err := b.fillBefore(ctx, ends[0], rows, ""); err != nil {
 		return 0, err
 	}
 	if _, err := b.outbox.SafeMark(ctx); err != nil {
@@ -63,16 +63,18 @@ func timeDrop(ctx context.Context, f family, dsn string, rows int) (time.Duratio
 	return took, err
 }
 
-// fillBefore makes events of the past, on the server, each statement as many as
-// there are.
-func (b *benchmark) fillBefore(ctx context.Context, end time.Time, rows int) error {
+// fillBefore makes events of the past, each of an aggregate of its own, on the
+// server: each statement as many as there are.
+func (b *benchmark) fillBefore(ctx context.Context, end time.Time, rows int, payload string) error {
 	at := end.Add(-time.Hour).Format("2006-01-02 15:04:05")
-	err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES ('x', 'a', '1', 't', '', ?)"), at).Error
+	err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES ('x', 'a', 'x', ?, ?, ?)"),
+		event.Type, []byte(payload), at).Error
 	for n, round := 1, 0; err == nil && n < rows; n, round = min(2*n, rows), round+1 {
+		id := fmt.Sprintf("CONCAT(id, '%c')", 'a'+round)
 		err = b.db.WithContext(ctx).Exec(b.expand(fmt.Sprintf(
 			"INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) "+
-				"SELECT CONCAT(id, '%c'), aggregate_type, aggregate_id, event_type, payload, created_time FROM {prefix}outbox LIMIT %d",
-			'a'+round, min(n, rows-n)))).Error
+				"SELECT %s, aggregate_type, %s, event_type, payload, created_time FROM {prefix}outbox LIMIT %d",
+			id, id, min(n, rows-n)))).Error
 	}
 	return err
 }
