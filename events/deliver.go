@@ -75,20 +75,29 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.d.handlerTimeout, errHandlerTimeout)
+	return t.d.run(t.ctx, r, dl.handler, func(ctx context.Context) (bool, error) {
+		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
+		return err == nil && recorded[0], err
+	})
+}
+
+// run runs a handler in a transaction of its own, unless what is written in it
+// first says that it has been applied. It reports whether the handler was
+// entered.
+func (d *Dispatcher) run(ctx context.Context, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
 	err = protect(func() error {
-		return t.d.tx.Atomically(ctx, func(ctx context.Context) error {
-			recorded, err := t.d.idempotency.Record(ctx, dl.marker)
-			if err != nil || !recorded[0] {
+		return d.tx.Atomically(ctx, func(ctx context.Context) error {
+			if isNew, err := first(ctx); err != nil || !isNew {
 				return err
 			}
 			entered = true
-			return dl.handler(WithAccountID(ctx, r.AccountID), eventOf(r))
+			return handler(WithAccountID(ctx, r.AccountID), eventOf(r))
 		})
 	})
 	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) {
-		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, t.d.handlerTimeout, err)
+		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, d.handlerTimeout, err)
 	}
 	return entered, err
 }

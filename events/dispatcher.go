@@ -56,6 +56,7 @@ type Dispatcher struct {
 	registered registration
 	audited    time.Time
 	pruned     time.Time
+	requeued   requeued
 }
 
 type subscription struct {

@@ -236,21 +236,23 @@ var deadLetterRules = []rule{
 	}},
 }
 
-// raceMoves has two transactions move the same letter, and the first end with
-// the error.
+// raceMoves has two transactions move the same letter, and the first end in the
+// given way while the second has begun.
 func (s *suite) raceMoves(end, want error) {
 	s.needsConcurrency()
 	s.bury(s.load("d").Lease, letter("a", "h"))
 	move := persistence.DeadLetterMove{Letter: letter("a", "h").Marker(), From: persistence.DeadLetterDead, To: persistence.DeadLetterReplayed}
 	first := s.begin(func(ctx context.Context) error { return s.DeadLetters.MoveDeadLetter(ctx, move) })
+	entered := make(chan struct{})
 	second := make(chan error, 1)
 	move.To = persistence.DeadLetterDiscarded
-	go func() { second <- s.move(move) }()
-	select {
-	case err := <-second:
-		s.Fatalf("it did not wait: %v", err)
-	case <-time.After(50 * time.Millisecond): // long enough for one that does not
-	}
+	go func() {
+		second <- s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			close(entered)
+			return s.DeadLetters.MoveDeadLetter(ctx, move)
+		})
+	}()
+	<-entered
 	first.finish(end)
 	require.ErrorIs(s, <-second, want)
 	require.Equal(s, end == nil, s.letter(move.Letter).State == persistence.DeadLetterReplayed)
