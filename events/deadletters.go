@@ -17,14 +17,14 @@ var ErrLetterState = errors.New("dead letter in another state")
 // operator who has no handlers at hand. Who has them replays with
 // [Dispatcher.Replay]. It is safe for concurrent use.
 //
-//	            Requeue                    the dispatcher
-//	  dead ─────────────────► requeued ──────────────────► replayed
-//	   │ ▲                     │    │                         ▲
-//	   │ └─────────────────────┼────┘ the replay fails        │
-//	   │        Discard        ▼                              │
-//	   ├──────────────────► discarded                         │
-//	   └──────────────────────────────────────────────────────┘
-//	                     Dispatcher.Replay
+//	          Requeue                    the dispatcher
+//	dead ─────────────────► requeued ──────────────────► replayed
+//	 │ ▲                     │    │                         ▲
+//	 │ └─────────────────────┼────┘ the replay fails        │
+//	 │        Discard        ▼                              │
+//	 ├──────────────────► discarded                         │
+//	 └──────────────────────────────────────────────────────┘
+//	                   Dispatcher.Replay
 type DeadLetters struct {
 	store persistence.DeadLetterStore
 	tx    persistence.Transactor

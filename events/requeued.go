@@ -125,17 +125,18 @@ func (t *term) replayLetter(s subscription, letter persistence.Marker) error {
 	if !entered && errors.Is(err, persistence.ErrNotFound) {
 		return nil // an operator has replayed or discarded it in between
 	}
-	isOver := t.ctx.Err() != nil
+	isOver, level := t.ctx.Err() != nil, slog.LevelWarn
 	if isOver || t.mayTryAgain(letter, entered, err) {
 		uncounted.To = persistence.DeadLetterRequeued
 		err = errors.Join(err, t.note(uncounted))
 	} else {
+		level = slog.LevelError // it waits for an operator again
 		l.Attempts++
 		failure := persistence.DeadLetterMove{Letter: letter, From: persistence.DeadLetterDead, To: persistence.DeadLetterDead, LastError: clean(fmt.Sprint(err))}
 		err = errors.Join(err, t.note(failure))
 	}
 	if !isOver {
-		d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: replay failed", append(d.aboutLetter(l), slog.Any("error", err))...)
+		d.log.LogAttrs(t.ctx, level, "outbox: replay failed", append(d.aboutLetter(l), slog.Any("error", err))...)
 	}
 	return fmt.Errorf("the replay failed: %w", err)
 }
