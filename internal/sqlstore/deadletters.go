@@ -47,9 +47,6 @@ func (s *Store) ListDeadLetters(ctx context.Context, query persistence.DeadLette
 		s.at(query.After.Event.CreatedTime), query.After.Event.ID, query.After.Handler, query.WithoutPayload, query.Limit}
 	err = conn.Query(ctx, statement, args, func(scan func(...any) error) error {
 		l, err := scanDeadLetter(scan)
-		if query.WithoutPayload {
-			l.Record.Payload = nil
-		}
 		letters = append(letters, l)
 		return err
 	})

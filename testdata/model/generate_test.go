@@ -67,6 +67,12 @@ var choices = []choice{
 			rapid.SampledFrom([]string{"error", "permanent", "panic", "exit", "transient", "kill"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
 	}},
 	{3, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
+	{3, func(t *rapid.T) operation {
+		return move{back.Draw(t, ""), rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "")}
+	}},
+	{2, func(t *rapid.T) operation {
+		return replay{replicas.Draw(t, ""), back.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")}
+	}},
 	{1, func(t *rapid.T) operation { return rewind{back.Draw(t, ""), rapid.Bool().Draw(t, "")} }},
 }
 
