@@ -61,6 +61,8 @@ func TestARequeuedLetterIsFoundAtOnceAmongMany(t *testing.T) {
 			pool.SetMaxOpenConns(1) // costs are counted by session
 			outbox := gormtx.New(db)
 			require.NoError(t, outbox.Migrate(t.Context()))
+			_, err = outbox.ListDeadLetters(t.Context(), persistence.DeadLetterQuery{Limit: 1}) // looks at the server
+			require.NoError(t, err)
 			fillDeadLetters(t, db)
 			switch db.Name() {
 			case "postgres":
