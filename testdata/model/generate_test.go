@@ -96,6 +96,17 @@ var (
 	}
 )
 
+// dying makes many dead letters, and has them replayed.
+var dying = []choice{
+	{9, func(t *rapid.T) operation {
+		return spoil{rapid.IntRange(0, 3).Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""), "permanent", 1}
+	}},
+	{6, func(t *rapid.T) operation { return move{letter: rapid.IntRange(0, 3).Draw(t, "")} }},
+	{12, func(t *rapid.T) operation {
+		return replay{replicas.Draw(t, ""), rapid.IntRange(0, 1).Draw(t, ""), rapid.IntRange(0, 4).Draw(t, ""), 0}
+	}},
+}
+
 // sequences generates sequences of the choices.
 func sequences(choices []choice) *rapid.Generator[[]operation] {
 	var weighed []choice
