@@ -122,15 +122,22 @@ func moveLetter(ctx context.Context, tx persistence.Transactor, store persistenc
 	return tx.Atomically(ctx, func(ctx context.Context) error { return store.MoveDeadLetter(ctx, move) })
 }
 
-// explain tells a letter that is not there from one in another state.
+// explain tells a letter that is not there from one in another state, also when
+// ctx has ended meanwhile.
 func explain(ctx context.Context, store persistence.DeadLetterStore, letter persistence.Marker, err error) error {
 	if !errors.Is(err, persistence.ErrNotFound) {
 		return err
 	}
-	if l, getErr := store.GetDeadLetter(ctx, letter); getErr == nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	l, getErr := store.GetDeadLetter(ctx, letter)
+	switch {
+	case getErr == nil:
 		return inState(l.State)
+	case errors.Is(getErr, persistence.ErrNotFound):
+		return err
 	}
-	return err
+	return fmt.Errorf("%w, or in another state, which could not be read: %w", err, getErr)
 }
 
 func inState(state persistence.DeadLetterState) error {

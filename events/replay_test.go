@@ -114,6 +114,43 @@ func TestAReplaySpendsNoAttemptOnWhatIsNotTheEventsFault(t *testing.T) {
 	wantLetter(t, store, m, persistence.DeadLetterDead, 6, "deadlock")
 }
 
+// endingCursors end a context when somebody else has moved the letter.
+type endingCursors struct {
+	persistence.OutboxCursorStore
+	end func()
+}
+
+func (c endingCursors) MoveDeadLetter(ctx context.Context, move persistence.DeadLetterMove) error {
+	defer c.end()
+	return c.OutboxCursorStore.MoveDeadLetter(ctx, move)
+}
+
+func TestALostRaceIsToldAlsoWhenTheContextEnds(t *testing.T) {
+	store := memstore.New()
+	m := bury(t, store, events.DefaultName, "h", "a")[0]
+	other := newDispatcher(t, store, func(context.Context, events.Event) error { return nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d := events.NewDispatcher(store, endingCursors{store, cancel}, beforehand{store, func() {
+		require.NoError(t, other.Replay(context.Background(), m))
+	}}, store)
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return nil }))
+	err := d.Replay(ctx, m)
+	require.ErrorIs(t, err, events.ErrLetterState)
+	require.NotErrorIs(t, err, persistence.ErrNotFound)
+}
+
+// beforehand lets something happen before each transaction.
+type beforehand struct {
+	persistence.Transactor
+	happens func()
+}
+
+func (b beforehand) Atomically(ctx context.Context, fn func(context.Context) error) error {
+	b.happens()
+	return b.Transactor.Atomically(ctx, fn)
+}
+
 func TestAReplayThatTakesTooLongHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
