@@ -56,7 +56,8 @@ func (o move) do(m *machine) {
 // has locked: an operator would have to wait.
 func (m *machine) replaying(l persistence.DeadLetter) bool {
 	for _, r := range m.replicas {
-		if r.busy && !r.crashed() && (r.replays == l.Marker() || strings.Contains(l.LastError, "still runs")) {
+		begins, runs := l.State == persistence.DeadLetterRequeued, strings.Contains(l.LastError, "still runs")
+		if r.busy && !r.crashed() && (begins || runs || r.replays == l.Marker()) {
 			return true
 		}
 	}
