@@ -152,7 +152,7 @@ func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err erro
 	for i, p := range group {
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
-	return t.transact(func(ctx context.Context) (func() error, error) {
+	return t.d.transact(t.ctx, func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
 		if err != nil {
 			return nil, err

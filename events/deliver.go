@@ -85,22 +85,31 @@ func (t *term) notDue(dl *delivery) bool {
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
-	return t.transact(func(ctx context.Context) (func() error, error) {
+	return t.d.run(t.ctx, r, dl.handler, func(ctx context.Context) (bool, error) {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
-		if err != nil || !recorded[0] {
+		return err == nil && recorded[0], err
+	})
+}
+
+// run runs a handler in a transaction of its own, unless what is written in it
+// first says that it has been applied. It reports whether the handler was
+// entered.
+func (d *Dispatcher) run(ctx context.Context, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
+	return d.transact(ctx, func(ctx context.Context) (func() error, error) {
+		if isNew, err := first(ctx); err != nil || !isNew {
 			return nil, err
 		}
-		return func() error { return dl.handler(WithAccountID(ctx, r.AccountID), eventOf(r)) }, nil
+		return func() error { return handler(WithAccountID(ctx, r.AccountID), eventOf(r)) }, nil
 	})
 }
 
 // transact runs the handler that prepare returns, if any, in one transaction with
 // what prepare does.
-func (t *term) transact(prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.d.handlerTimeout, errHandlerTimeout)
+func (d *Dispatcher) transact(ctx context.Context, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
 	err = protect(func() error {
-		return t.d.tx.Atomically(ctx, func(ctx context.Context) error {
+		return d.tx.Atomically(ctx, func(ctx context.Context) error {
 			handle, err := prepare(ctx)
 			if err != nil || handle == nil {
 				return err
@@ -110,7 +119,7 @@ func (t *term) transact(prepare func(context.Context) (handle func() error, err 
 		})
 	})
 	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) {
-		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, t.d.handlerTimeout, err)
+		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, d.handlerTimeout, err)
 	}
 	return entered, err
 }

@@ -57,6 +57,7 @@ type Dispatcher struct {
 	registered registration
 	audited    time.Time
 	pruned     time.Time
+	requeued   requeued
 }
 
 type subscription struct {

@@ -51,6 +51,11 @@
 // dead letter for that handler, and its aggregate goes on. What is not the
 // event's fault, such as a deadlock or a lost connection, spends no attempt.
 //
+// [DeadLetters] lists, requeues, discards and purges dead letters;
+// [Dispatcher.Replay] applies the handler to one of them, and the dispatcher does
+// so by itself to those that are requeued. A replay takes effect once, as a
+// delivery does, but keeps no order.
+//
 // # Logs
 //
 // [WithLogger] takes a slog.Logger. Messages are constant; docs/dispatcher.md

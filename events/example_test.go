@@ -2,10 +2,12 @@ package events_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/memstore"
+	"github.com/onward-go/outbox/persistence"
 )
 
 // A change in one aggregate causes work in another.
@@ -69,6 +71,41 @@ func ExampleDispatcher_SubscribeBatch() {
 	// Output:
 	// DELETE FROM search_index WHERE user_id IN [user-1 user-2 user-3]
 	// 3 <nil>
+}
+
+// A dead letter is replayed once its handler has been mended.
+func ExampleDispatcher_Replay() {
+	ctx := context.Background()
+	outbox := memstore.New()
+	mended := false
+	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox)
+	_ = dispatcher.Subscribe("iam.v1.UserSuspended", "revoke-api-keys", func(context.Context, events.Event) error {
+		if !mended {
+			return events.Permanent(errors.New("no such column"))
+		}
+		return nil
+	})
+	_ = outbox.Atomically(ctx, func(ctx context.Context) error {
+		return events.NewPublisher(outbox).Publish(ctx, events.Event{
+			Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: "user-1",
+		})
+	})
+	_, _ = dispatcher.RunOnce(ctx, 100)
+
+	mended = true
+	letters := events.NewDeadLetters(outbox, outbox)
+	dead, err := letters.List(ctx, persistence.DeadLetterQuery{State: persistence.DeadLetterDead, Limit: 100})
+	for _, letter := range dead {
+		fmt.Println(letter.Record.AggregateID, letter.LastError)
+		fmt.Println("replayed:", dispatcher.Replay(ctx, letter.Marker()))
+		fmt.Println("again:", errors.Is(dispatcher.Replay(ctx, letter.Marker()), events.ErrLetterState))
+	}
+	fmt.Println(len(dead), err)
+	// Output:
+	// user-1 no such column
+	// replayed: <nil>
+	// again: true
+	// 1 <nil>
 }
 
 func ExamplePublisher_Publish_outsideATransaction() {

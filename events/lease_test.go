@@ -45,6 +45,13 @@ func (c *cutCursors) RecordFailure(ctx context.Context, lease persistence.Lease,
 	return c.OutboxCursorStore.RecordFailure(ctx, lease, failure)
 }
 
+func (c *cutCursors) MoveDeadLetter(ctx context.Context, move persistence.DeadLetterMove) error {
+	if c.cut.Load() {
+		return errCut
+	}
+	return c.OutboxCursorStore.MoveDeadLetter(ctx, move)
+}
+
 func (c *cutCursors) Release(ctx context.Context, lease persistence.Lease) error {
 	if c.cut.Load() {
 		return errCut

@@ -15,6 +15,10 @@ import (
 // that a handler fails on lets the later ones of its aggregate wait for the next
 // pass; with a concurrency of 1, all later ones.
 //
+// After them it replays dead letters that have been requeued
+// ([DeadLetters.Requeue]), at most limit, too; they are not among the events
+// that it counts.
+//
 // When ctx is cancelled, so is that of the handlers; what is settled is saved.
 //
 // The error joins what handlers returned and what went wrong beside them:
@@ -73,7 +77,8 @@ func (t *term) once(ctx context.Context, limit int) (settled int, err error) {
 	settled = t.waiting()
 	if ctx.Err() == nil {
 		t.upkeep(ctx)
-		return settled, t.catchUp(ctx)
+		_, err := t.replayRequeued(ctx, limit)
+		return settled, errors.Join(err, t.catchUp(ctx))
 	}
 	if settled < len(t.window.entries) {
 		err = context.Cause(ctx)

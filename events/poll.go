@@ -20,7 +20,8 @@ import (
 // a moment ago, and at once after [Dispatcher.Wake]; it reads batch events at a
 // time, without a pause as long as there are more. A failing event is tried
 // again after a back-off ([WithBackoff]), which delays nothing but the later
-// events of its aggregate.
+// events of its aggregate. Beside that it replays dead letters that have been
+// requeued ([DeadLetters.Requeue]), one at a time.
 //
 // When ctx is cancelled, no handler is started any more. Those that run have a
 // grace period to come to an end ([WithShutdownGrace]); then their contexts are
@@ -115,6 +116,7 @@ func (p *poller) serve(ctx context.Context, t *term) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.helpers.Go(func() { t.watch(watching) })
+	t.helpers.Go(func() { t.lookForRequeued(watching) })
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)

@@ -16,7 +16,8 @@ import (
 // takes the lease until it gives it up or loses it.
 //
 // Its goroutine reads, moves the cursor and saves it; lanes deliver; a keeper
-// renews the lease; an auditor looks behind the cursor.
+// renews the lease; an auditor looks behind the cursor; dead letters that have
+// been requeued are replayed.
 type term struct {
 	d       *Dispatcher
 	lease   persistence.Lease
@@ -27,8 +28,9 @@ type term struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	closing atomic.Bool
-	helpers sync.WaitGroup // keeper and audit
+	helpers sync.WaitGroup // keeper, audit, replays
 	quit    context.CancelFunc
+	replays atomic.Bool // a handler is, or may be, in a replay
 
 	handlers map[string][]*served // by event type
 	behind   []persistence.Subscription
@@ -232,7 +234,7 @@ func (t *term) close(grace time.Duration) error {
 	t.lanes.close()
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
-	for t.lanes.load().running > 0 {
+	for t.lanes.load().running > 0 || t.replays.Load() {
 		select {
 		case <-t.changed:
 		case <-patience.C:

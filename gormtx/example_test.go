@@ -116,6 +116,59 @@ func ExampleRunRetention() {
 	// Output: 0 <nil>
 }
 
+// What an operator's tool does with dead letters.
+func Example_deadLetters() {
+	ctx := context.Background()
+	db, done := exampleDB()
+	defer done()
+	outbox := gormtx.New(db)
+	_ = outbox.Migrate(ctx)
+	down := true
+	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox, events.WithMaxAttempts(1))
+	_ = dispatcher.Subscribe("t", "revoke-api-keys", func(context.Context, events.Event) error {
+		if down {
+			return errors.New("vault is sealed")
+		}
+		return nil
+	})
+	_ = outbox.Atomically(ctx, func(ctx context.Context) error {
+		return events.NewPublisher(outbox).Publish(ctx,
+			events.Event{ID: "e-1", Type: "t", AggregateType: "User", AggregateID: "u-1"},
+			events.Event{ID: "e-2", Type: "t", AggregateType: "User", AggregateID: "u-2"})
+	})
+	_, _ = dispatcher.RunOnce(ctx, 100)
+	down = false
+
+	letters := events.NewDeadLetters(outbox, outbox) // no handlers needed
+	page, err := letters.List(ctx, persistence.DeadLetterQuery{State: persistence.DeadLetterDead, Handler: "revoke-api-keys", WithoutPayload: true, Limit: 100})
+	for _, l := range page {
+		fmt.Println(l.Record.ID, l.Attempts, l.LastError)
+	}
+
+	err = letters.Requeue(ctx, page[0].Marker()) // or: dispatcher.Replay(ctx, page[0].Marker())
+	fmt.Println(err)
+	err = letters.Discard(ctx, page[1].Marker())
+	fmt.Println(err)
+	_, err = dispatcher.RunOnce(ctx, 100)
+	fmt.Println(err)
+	for _, l := range page {
+		l, err = letters.Get(ctx, l.Marker())
+		fmt.Println(l.Record.ID, l.State, err)
+	}
+
+	purged, err := letters.Purge(ctx, time.Now().AddDate(0, -3, 0))
+	fmt.Println(purged, err)
+	// Output:
+	// e-1 1 vault is sealed
+	// e-2 1 vault is sealed
+	// <nil>
+	// <nil>
+	// <nil>
+	// e-1 replayed <nil>
+	// e-2 discarded <nil>
+	// 0 <nil>
+}
+
 // Outside of Atomically nothing is written.
 func ExampleTx_outsideATransaction() {
 	err := gormtx.Tx(context.Background()).Create(&User{"u-1", "active"}).Error

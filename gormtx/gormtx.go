@@ -24,7 +24,6 @@ type Outbox struct {
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
-	persistence.DeadLetterStore
 	persistence.OutboxRetention
 
 	store *sqlstore.Store
@@ -36,7 +35,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -97,13 +96,12 @@ func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 type GormOutboxCursorStore struct {
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
-	persistence.DeadLetterStore
 }
 
 // NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
 func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
 	s := newStore(db, opts)
-	return &GormOutboxCursorStore{s, s, s}
+	return &GormOutboxCursorStore{s, s}
 }
 
 // GormIdempotencyStore is the table of markers.

@@ -45,16 +45,31 @@ func (s *Store) ListDeadLetters(ctx context.Context, query persistence.DeadLette
 	}
 	var found []persistence.DeadLetter
 	for letter := range maps.Values(s.letters.All(persistence.Detach(ctx))) {
-		if compareMarkers(letter.Marker(), query.After) > 0 &&
-			selects(string(query.State), string(letter.State)) &&
-			selects(query.Dispatcher, letter.Dispatcher) &&
-			selects(query.Handler, letter.Handler) {
-			letter.Record.Payload = bytes.Clone(letter.Record.Payload)
+		if compareMarkers(letter.Marker(), query.After) > 0 && isSelected(query, letter) {
 			found = append(found, letter)
 		}
 	}
 	slices.SortFunc(found, func(a, b persistence.DeadLetter) int { return compareMarkers(a.Marker(), b.Marker()) })
-	return found[:min(len(found), query.Limit)], nil
+	found = found[:min(len(found), query.Limit)]
+	for i := range found {
+		payload := &found[i].Record.Payload
+		if *payload = bytes.Clone(*payload); query.WithoutPayload {
+			*payload = nil
+		}
+	}
+	return found, nil
+}
+
+func isSelected(query persistence.DeadLetterQuery, letter persistence.DeadLetter) bool {
+	r := letter.Record
+	return selects(string(query.State), string(letter.State)) &&
+		selects(query.Dispatcher, letter.Dispatcher) &&
+		selects(query.Handler, letter.Handler) &&
+		selects(query.EventID, r.ID) &&
+		selects(query.EventType, r.EventType) &&
+		selects(query.AccountID, r.AccountID) &&
+		selects(query.AggregateType, r.AggregateType) &&
+		selects(query.AggregateID, r.AggregateID)
 }
 
 func selects(want, got string) bool { return want == "" || want == got }
@@ -63,13 +78,28 @@ func compareMarkers(a, b persistence.Marker) int {
 	return cmp.Or(a.Event.Compare(b.Event), strings.Compare(a.Handler, b.Handler))
 }
 
-// SetDeadLetterState implements [persistence.DeadLetterStore].
-func (s *Store) SetDeadLetterState(ctx context.Context, letter persistence.Marker, from, to persistence.DeadLetterState) error {
-	return s.letters.Update(ctx, letter.Key(), func(l persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
-		if !exists || l.State != from {
-			return l, fmt.Errorf("memstore: %s dead letter of event %s, handler %q: %w", from, letter.Event, letter.Handler, persistence.ErrNotFound)
+// GetDeadLetter implements [persistence.DeadLetterStore].
+func (s *Store) GetDeadLetter(ctx context.Context, letter persistence.Marker) (persistence.DeadLetter, error) {
+	if err := ctx.Err(); err != nil {
+		return persistence.DeadLetter{}, context.Cause(ctx)
+	}
+	found, exists := s.letters.Get(persistence.Detach(ctx), letter.Key())
+	if !exists {
+		return persistence.DeadLetter{}, fmt.Errorf("memstore: dead letter of event %s, handler %q: %w", letter.Event, letter.Handler, persistence.ErrNotFound)
+	}
+	found.Record.Payload = bytes.Clone(found.Record.Payload)
+	return found, nil
+}
+
+// MoveDeadLetter implements [persistence.DeadLetterStore].
+func (s *Store) MoveDeadLetter(ctx context.Context, move persistence.DeadLetterMove) error {
+	return s.letters.Update(ctx, move.Letter.Key(), func(l persistence.DeadLetter, exists bool) (persistence.DeadLetter, error) {
+		if !exists || l.State != move.From {
+			return l, fmt.Errorf("memstore: %s dead letter of event %s, handler %q: %w", move.From, move.Letter.Event, move.Letter.Handler, persistence.ErrNotFound)
 		}
-		l.State = to
+		l.State = move.To
+		l.Attempts += move.Attempts
+		l.LastError = cmp.Or(move.LastError, l.LastError)
 		return l, nil
 	})
 }

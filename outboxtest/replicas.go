@@ -111,17 +111,7 @@ func (s *suite) takeOver() {
 	case err := <-result:
 		s.Fatalf("the first dispatcher has not entered the handler: %v", err)
 	}
-	n, err := heir.RunOnce(s.ctx, 100)
-	for errors.Is(err, persistence.ErrLeaseHeld) { // it has yet to expire
-		require.Zero(s, n)
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-s.ctx.Done():
-			s.Fatal("the lease does not expire")
-		}
-		n, err = heir.RunOnce(s.ctx, 100)
-	}
-	require.NoError(s, err)
+	n := s.untilFree(heir)
 	require.Equal(s, 20, n)
 	select {
 	case <-goOn: // both had entered the delivery of that event
@@ -133,6 +123,23 @@ func (s *suite) takeOver() {
 	for id, n := range effects {
 		require.Equal(s, 1, n, id)
 	}
+}
+
+// untilFree makes a pass as soon as the lease of somebody else expires.
+func (s *suite) untilFree(d *events.Dispatcher) int {
+	s.Helper()
+	n, err := d.RunOnce(s.ctx, 100)
+	for errors.Is(err, persistence.ErrLeaseHeld) {
+		require.Zero(s, n)
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-s.ctx.Done():
+			s.Fatal("the lease does not expire")
+		}
+		n, err = d.RunOnce(s.ctx, 100)
+	}
+	require.NoError(s, err)
+	return n
 }
 
 // deafCursors makes a dispatcher believe that it renews its lease.

@@ -12,9 +12,11 @@ import (
 // Every write carries the [Lease] under which it is made and returns
 // [ErrLeaseLost], with nothing written, when the lease's token is no longer
 // that of the row. All methods but AddDeadLetter work outside of any
-// transaction that ctx carries.
+// transaction that ctx carries. What becomes of the dead letters needs no lease,
+// and has its own rules.
 type OutboxCursorStore interface {
 	SubscriptionStore
+	DeadLetterStore
 
 	// Create makes a dispatcher with its cursor at start. One that exists
 	// stays as it is. A bad name or position is [ErrInvalid].

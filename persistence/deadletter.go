@@ -39,31 +39,54 @@ const (
 	DeadLetterDiscarded DeadLetterState = "discarded"
 )
 
-// DeadLetterStore is the operator's view of the dead letters.
+// DeadLetterStore is the dead letters, once they are written. Implementations
+// are safe for concurrent use. All methods but MoveDeadLetter work outside of
+// any transaction that ctx carries.
 type DeadLetterStore interface {
-	// ListDeadLetters returns letters in the order of event, then handler. It
-	// works outside of any transaction that ctx carries.
+	// ListDeadLetters returns letters in the order of event, then handler.
 	ListDeadLetters(ctx context.Context, query DeadLetterQuery) ([]DeadLetter, error)
 
-	// SetDeadLetterState moves a letter from one state to another, in the
+	// GetDeadLetter returns a letter, or [ErrNotFound].
+	GetDeadLetter(ctx context.Context, letter Marker) (DeadLetter, error)
+
+	// MoveDeadLetter moves a letter from one state to another, in the
 	// transaction that ctx carries. It returns [ErrNoTransaction] without one,
-	// and [ErrNotFound] if no such letter is in the state from. Of two racing
-	// calls one wins.
-	SetDeadLetterState(ctx context.Context, letter Marker, from, to DeadLetterState) error
+	// and [ErrNotFound], with nothing written, if no such letter is in the state
+	// From. Of two racing calls the second waits until the first has committed
+	// or rolled back, so that one of them wins.
+	MoveDeadLetter(ctx context.Context, move DeadLetterMove) error
 
 	// PurgeDeadLetters deletes up to limit letters that were written before
 	// the time and neither wait for an operator nor for the dispatcher, and
-	// returns how many. It works outside of any transaction that ctx carries.
+	// returns how many.
 	PurgeDeadLetters(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// DeadLetterMove is a change of a letter's state, and what is noted with it.
+type DeadLetterMove struct {
+	Letter   Marker
+	From, To DeadLetterState // which may be the same
+	// Attempts is how many attempts are added; below 0 they are taken back.
+	Attempts int
+	// LastError replaces that of the letter unless it is empty: valid UTF-8
+	// without NUL, at most [MaxErrorBytes].
+	LastError string
 }
 
 // DeadLetterQuery selects dead letters. Empty fields select all.
 type DeadLetterQuery struct {
-	State      DeadLetterState
-	Dispatcher string
-	Handler    string
+	State         DeadLetterState
+	Dispatcher    string
+	Handler       string
+	EventID       string
+	EventType     string
+	AccountID     string
+	AggregateType string
+	AggregateID   string
 	// After is the last letter of the page before.
 	After Marker
+	// WithoutPayload leaves payloads out, which may be large.
+	WithoutPayload bool
 	// Limit is the greatest number of letters; it is at least 1.
 	Limit int
 }

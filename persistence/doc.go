@@ -10,8 +10,9 @@
 //     ones forward. The outbox table is write-only: nothing but Append and
 //     retention's partition drop ever writes to it.
 //   - [OutboxCursorStore] keeps a dispatcher's position, lease, failure counts
-//     and dead letters in sidecar tables. [CursorAdmin] and [DeadLetterStore]
-//     are the operator's view of the same tables.
+//     and dead letters in sidecar tables. [CursorAdmin] is the operator's view
+//     of the same tables; [DeadLetterStore] is a part of it that operators use,
+//     too.
 //   - [IdempotencyStore] keeps the markers that make an effect happen once.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the

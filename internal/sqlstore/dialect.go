@@ -167,10 +167,14 @@ type sidecarStatements struct {
 	ForgetAttempts string // dispatcher, before
 
 	// dead letters
-	AddDeadLetter      string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
-	ListDeadLetters    string // state, dispatcher, handler, after time, after id, after handler, limit
-	SetDeadLetterState string // time, id, handler, from, to
-	PurgeDeadLetters   string // before, limit
+	AddDeadLetter string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
+	// state, dispatcher, handler, event id, event type, account, aggregate type, aggregate id, after time, after id,
+	// after handler, without payload, limit
+	ListDeadLetters   string // the state is empty
+	ListDeadLettersIn string
+	GetDeadLetter     string // time, id, handler
+	MoveDeadLetter    string // time, id, handler, from, to, attempts, error; and with setsTransaction the idle limit in ms, 0 for none
+	PurgeDeadLetters  string // before, limit
 }
 
 // partitionStatements are what a dialect needs to make and drop partitions.

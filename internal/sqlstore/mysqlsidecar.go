@@ -127,20 +127,44 @@ SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP
 FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
   AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
 
-	// A collation may take a name of blanks for an empty one.
+	// A collation may take a name of blanks for an empty one, and pads what it
+	// compares.
 	ListDeadLetters: `
+SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?12 THEN '' ELSE payload END,
+  attempts, last_error, state, CAST(dead_time AS CHAR)
+FROM {prefix}outbox_dead_letters
+WHERE LENGTH(?1) = 0
+  AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3) AND (LENGTH(?4) = 0 OR CAST(event_id AS BINARY) = ?4)
+  AND (LENGTH(?5) = 0 OR CAST(event_type AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(account_id AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(aggregate_type AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_id AS BINARY) = ?8)
+  AND created_time >= ?9 AND (created_time > ?9 OR event_id > ?10 OR event_id = ?10 AND handler > ?11)
+ORDER BY created_time, event_id, handler LIMIT ?13`,
+
+	// The same for those in a state, which have an index: the few that are requeued
+	// are looked for again and again.
+	ListDeadLettersIn: `
+SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?12 THEN '' ELSE payload END,
+  attempts, last_error, state, CAST(dead_time AS CHAR)
+FROM {prefix}outbox_dead_letters
+WHERE state = ?1
+  AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3) AND (LENGTH(?4) = 0 OR CAST(event_id AS BINARY) = ?4)
+  AND (LENGTH(?5) = 0 OR CAST(event_type AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(account_id AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(aggregate_type AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_id AS BINARY) = ?8)
+  AND created_time >= ?9 AND (created_time > ?9 OR event_id > ?10 OR event_id = ?10 AND handler > ?11)
+ORDER BY created_time, event_id, handler LIMIT ?13`,
+
+	GetDeadLetter: `
 SELECT CAST(created_time AS CHAR), event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, CAST(dead_time AS CHAR)
 FROM {prefix}outbox_dead_letters
-WHERE (LENGTH(?1) = 0 OR state = ?1) AND (LENGTH(?2) = 0 OR dispatcher = ?2) AND (LENGTH(?3) = 0 OR handler = ?3)
-  AND created_time >= ?4 AND (created_time > ?4 OR event_id > ?5 OR event_id = ?5 AND handler > ?6)
-ORDER BY created_time, event_id, handler LIMIT ?7`,
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3`,
 
-	SetDeadLetterState: `
-UPDATE {prefix}outbox_dead_letters SET state = ?5
+	MoveDeadLetter: `
+UPDATE {prefix}outbox_dead_letters SET state = ?5, attempts = attempts + ?6, last_error = CASE WHEN LENGTH(?7) = 0 THEN last_error ELSE ?7 END
 WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
 
+	// In the order of the index, so that two of them lock rows in the same order.
 	PurgeDeadLetters: `
 DELETE FROM {prefix}outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
-ORDER BY created_time, event_id, handler LIMIT ?2`,
+ORDER BY state, created_time, event_id, handler LIMIT ?2`,
 }

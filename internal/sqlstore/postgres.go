@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/schema"
@@ -140,11 +141,7 @@ GROUP BY bucket ORDER BY bucket`,
 		// that of this transaction only, and never above the one that it has;
 		// what sets it is left out unless it is read.
 		RecordMarker: `
-WITH idle AS MATERIALIZED (
-  SELECT set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $4 > 0 AND (before.ms = 0 OR before.ms > $4)
-), flush AS MATERIALIZED (
+WITH idle AS MATERIALIZED (` + limitIdle("$4") + `), flush AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true) WHERE $5::boolean
 )
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
@@ -152,11 +149,7 @@ SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS l
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 		RecordMarkers: `
-WITH idle AS MATERIALIZED (
-  SELECT set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $2 > 0 AND (before.ms = 0 OR before.ms > $2)
-), flush AS MATERIALIZED (
+WITH idle AS MATERIALIZED (` + limitIdle("$2") + `), flush AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true) WHERE $3::boolean
 )
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
@@ -248,4 +241,14 @@ SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 
 		// Released with the migration's transaction.
 		LockMigrations: `SELECT pg_advisory_xact_lock(hashtext('{schema}"{prefix}outbox_schema"'), 0)`,
 	},
+}
+
+// limitIdle is a query that limits how long the transaction may stand idle, in
+// ms, unless it is limited more already; 0 is no limit.
+func limitIdle(param string) string {
+	return strings.ReplaceAll(`
+  SELECT set_config('idle_in_transaction_session_timeout', $ms::bigint::text, true)
+  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
+  WHERE $ms > 0 AND (before.ms = 0 OR before.ms > $ms)
+`, "$ms", param)
 }

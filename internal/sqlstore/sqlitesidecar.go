@@ -116,20 +116,43 @@ FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 	ListDeadLetters: `
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?12 THEN x'' ELSE payload END,
+  attempts, last_error, state, dead_time
+FROM "{prefix}outbox_dead_letters"
+WHERE ?1 = ''
+  AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3) AND (?4 = '' OR event_id = ?4)
+  AND (?5 = '' OR event_type = ?5) AND (?6 = '' OR account_id = ?6)
+  AND (?7 = '' OR aggregate_type = ?7) AND (?8 = '' OR aggregate_id = ?8)
+  AND (created_time, event_id, handler) > (?9, ?10, ?11)
+ORDER BY created_time, event_id, handler LIMIT ?13`,
+
+	// The same for those in a state, which have an index: the few that are requeued
+	// are looked for again and again.
+	ListDeadLettersIn: `
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?12 THEN x'' ELSE payload END,
+  attempts, last_error, state, dead_time
+FROM "{prefix}outbox_dead_letters"
+WHERE state = ?1
+  AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3) AND (?4 = '' OR event_id = ?4)
+  AND (?5 = '' OR event_type = ?5) AND (?6 = '' OR account_id = ?6)
+  AND (?7 = '' OR aggregate_type = ?7) AND (?8 = '' OR aggregate_id = ?8)
+  AND (created_time, event_id, handler) > (?9, ?10, ?11)
+ORDER BY created_time, event_id, handler LIMIT ?13`,
+
+	GetDeadLetter: `
 SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, dead_time
 FROM "{prefix}outbox_dead_letters"
-WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR dispatcher = ?2) AND (?3 = '' OR handler = ?3)
-  AND (created_time, event_id, handler) > (?4, ?5, ?6)
-ORDER BY created_time, event_id, handler LIMIT ?7`,
+WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3`,
 
-	SetDeadLetterState: `
-UPDATE "{prefix}outbox_dead_letters" SET state = ?5
+	MoveDeadLetter: `
+UPDATE "{prefix}outbox_dead_letters" SET state = ?5, attempts = attempts + ?6, last_error = coalesce(nullif(?7, ''), last_error)
 WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4`,
 
+	// In the order of the index, so that two of them lock rows in the same order.
 	PurgeDeadLetters: `
 DELETE FROM "{prefix}outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
   SELECT created_time, event_id, handler FROM "{prefix}outbox_dead_letters"
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
-  ORDER BY created_time, event_id, handler LIMIT ?2)`,
+  ORDER BY state, created_time, event_id, handler LIMIT ?2)`,
 }

@@ -136,7 +136,8 @@ CREATE TABLE IF NOT EXISTS {prefix}outbox_dead_letters (
   last_error     TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   state          VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   dead_time      DATETIME(6) NOT NULL,
-  PRIMARY KEY (created_time, event_id, handler)
+  PRIMARY KEY (created_time, event_id, handler),
+  KEY by_state (state, created_time, event_id, handler)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- statement

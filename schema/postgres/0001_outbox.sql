@@ -152,4 +152,9 @@ CREATE TABLE {schema}"{prefix}outbox_dead_letters" (
 
 -- statement
 
+-- What is requeued is looked for again and again.
+CREATE INDEX "{prefix}outbox_dead_letters_state" ON {schema}"{prefix}outbox_dead_letters" (state, created_time, event_id, handler);
+
+-- statement
+
 INSERT INTO {schema}"{prefix}outbox_schema" (version) VALUES (1);

@@ -101,6 +101,11 @@ CREATE TABLE "{prefix}outbox_dead_letters" (
 
 -- statement
 
+-- What is requeued is looked for again and again.
+CREATE INDEX "{prefix}outbox_dead_letters_state" ON "{prefix}outbox_dead_letters" (state, created_time, event_id, handler);
+
+-- statement
+
 -- A row that is inserted without created_time, by hand or by an ORM, is stamped
 -- like any other. A default cannot read the table and a trigger cannot change
 -- the row it fires for, so the trigger inserts the stamped row in its place.

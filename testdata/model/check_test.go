@@ -14,7 +14,7 @@ import (
 type state struct {
 	persistence.State
 	at      map[effect]int // when a handler was applied
-	letters map[effect]bool
+	letters map[effect]persistence.DeadLetterState
 	behind  map[persistence.Subscription]*persistence.Cursor
 }
 
@@ -22,7 +22,8 @@ type state struct {
 func (s state) settled(sub persistence.Subscription, e *event) bool {
 	it := effect{sub.Handler, e.ID}
 	_, applied := s.at[it]
-	return applied || s.letters[it]
+	_, dead := s.letters[it]
+	return applied || dead
 }
 
 // check compares the backend with the model, wherever the replicas stand.
@@ -48,7 +49,7 @@ func (m *machine) report() {
 
 // look reads the state, and notes what is new: subscriptions.
 func (m *machine) look() state {
-	s := state{at: map[effect]int{}, letters: map[effect]bool{}, behind: map[persistence.Subscription]*persistence.Cursor{}}
+	s := state{at: map[effect]int{}, letters: map[effect]persistence.DeadLetterState{}, behind: map[persistence.Subscription]*persistence.Cursor{}}
 	for i, it := range m.applied(m.ctx) {
 		if _, twice := s.at[it]; twice {
 			m.violated("handler %s was applied to event %s twice", it.handler, it.event)
@@ -60,7 +61,7 @@ func (m *machine) look() state {
 		m.t.Fatalf("dead letters: %v", err)
 	}
 	for _, l := range letters {
-		s.letters[effect{l.Handler, l.Record.ID}] = true
+		s.letters[effect{l.Handler, l.Record.ID}] = l.State
 	}
 	states, err := m.Admin.ListCursors(m.ctx)
 	if err != nil || len(states) == 0 { // nobody has created the dispatcher
@@ -88,8 +89,9 @@ func (m *machine) look() state {
 	return s
 }
 
-// checkEffects: nothing takes effect that was not committed or is not owed, and
-// nothing is dead but poison.
+// checkEffects: nothing takes effect that was not committed or is not owed,
+// nothing is dead but poison, and a dead letter takes effect if and only if it
+// says that it was replayed.
 func (m *machine) checkEffects(s state) {
 	owed := map[effect]bool{}
 	for _, e := range m.events {
@@ -101,11 +103,14 @@ func (m *machine) checkEffects(s state) {
 		if !owed[it] {
 			m.violated("handler %s was applied to event %s, which was not committed, or lies before the handler's begin", it.handler, it.event)
 		}
-		if s.letters[it] {
-			m.violated("event %s is a dead letter of handler %s, which was applied to it", it.event, it.handler)
+		if state, dead := s.letters[it]; dead && state != persistence.DeadLetterReplayed {
+			m.violated("event %s is a %s letter of handler %s, which was applied to it", it.event, state, it.handler)
 		}
 	}
-	for it := range s.letters {
+	for it, state := range s.letters {
+		if _, applied := s.at[it]; state == persistence.DeadLetterReplayed && !applied {
+			m.violated("event %s is a replayed letter of handler %s, which was not applied to it", it.event, it.handler)
+		}
 		if !owed[it] || !m.kills(it) {
 			m.violated("event %s is a dead letter of handler %s, and was not poison", it.event, it.handler)
 		}
@@ -152,6 +157,9 @@ func (m *machine) checkAggregate(s state, sub persistence.Subscription, evts []*
 		for _, first := range evts[:i] {
 			if first.position.Compare(second.position) > 0 && m.broken {
 				continue // by a clock that was set back
+			}
+			if _, dead := s.letters[effect{sub.Handler, first.ID}]; dead {
+				continue // a replay keeps no order
 			}
 			if before, ok := s.at[effect{sub.Handler, first.ID}]; ok && before > at || !s.settled(sub, first) {
 				m.violated("handler %s was applied to event %s before %s of the same aggregate", sub.Handler, second.ID, first.ID)

@@ -82,6 +82,31 @@ func (c gatedCursors) AddDeadLetter(ctx context.Context, l persistence.Lease, le
 	return err
 }
 
+// ListDeadLetters does not stop: it would be everywhere.
+func (c gatedCursors) ListDeadLetters(ctx context.Context, query persistence.DeadLetterQuery) ([]persistence.DeadLetter, error) {
+	if c.r.crashed() {
+		return nil, errCrashed
+	}
+	return c.OutboxCursorStore.ListDeadLetters(ctx, query)
+}
+
+func (c gatedCursors) GetDeadLetter(ctx context.Context, letter persistence.Marker) (persistence.DeadLetter, error) {
+	return through(c.r.gate, "get "+name(letter.Event.ID, letter.Handler), func() (persistence.DeadLetter, error) {
+		return c.OutboxCursorStore.GetDeadLetter(ctx, letter)
+	})
+}
+
+func (c gatedCursors) MoveDeadLetter(ctx context.Context, move persistence.DeadLetterMove) error {
+	point := string(move.To) + " " + name(move.Letter.Event.ID, move.Letter.Handler)
+	_, err := inTransaction(ctx, c.r, point, nothing(func() error {
+		// A replica that crashes does not wait for a racing twin any longer.
+		ctx, cancel := c.r.alive(ctx)
+		defer cancel()
+		return c.OutboxCursorStore.MoveDeadLetter(ctx, move)
+	}))
+	return err
+}
+
 func (c gatedCursors) Serve(ctx context.Context, l persistence.Lease, subscriptions ...persistence.Subscription) ([]persistence.SubscriptionState, error) {
 	return held(ctx, c, l, "serve", func() ([]persistence.SubscriptionState, error) {
 		return c.OutboxCursorStore.Serve(ctx, l, subscriptions...)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing/synctest"
 	"time"
+
+	"github.com/onward-go/outbox/persistence"
 )
 
 // passesAudit is how far behind the cursor RunOnce looks for stray events. Poll
@@ -57,6 +59,12 @@ func (m *machine) settle(f finish) {
 	if again.last != nil || again.d.Stats().LateEvents > 0 {
 		m.t.Fatalf("once more: %v, %d late events", again.last, again.d.Stats().LateEvents)
 	}
+	for it, state := range m.look().letters {
+		if state == persistence.DeadLetterRequeued {
+			m.violated("event %s stays requeued for handler %s", it.event, it.handler)
+		}
+	}
+	m.report()
 }
 
 // progress tells whether anything has moved.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -105,6 +106,19 @@ func (g *gate) release(seed *int, f fate) string {
 
 // crash ends every call that waits, and all that follow.
 func (g *gate) crash() { g.once.Do(func() { close(g.dead) }) }
+
+// alive returns a context that ends with the crash.
+func (g *gate) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-g.dead:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
 
 func (g *gate) crashed() bool {
 	select {

@@ -67,6 +67,12 @@ var choices = []choice{
 			rapid.SampledFrom([]string{"error", "permanent", "panic", "exit", "transient", "kill"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
 	}},
 	{3, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
+	{3, func(t *rapid.T) operation {
+		return move{back.Draw(t, ""), rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "")}
+	}},
+	{2, func(t *rapid.T) operation {
+		return replay{replicas.Draw(t, ""), back.Draw(t, ""), calls.Draw(t, ""), seeds.Draw(t, "")}
+	}},
 	{1, func(t *rapid.T) operation { return rewind{back.Draw(t, ""), rapid.Bool().Draw(t, "")} }},
 }
 
@@ -89,6 +95,17 @@ var (
 		}},
 	}
 )
+
+// dying makes many dead letters, and has them replayed.
+var dying = []choice{
+	{9, func(t *rapid.T) operation {
+		return spoil{rapid.IntRange(0, 3).Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""), "permanent", 1}
+	}},
+	{6, func(t *rapid.T) operation { return move{letter: rapid.IntRange(0, 3).Draw(t, "")} }},
+	{12, func(t *rapid.T) operation {
+		return replay{replicas.Draw(t, ""), rapid.IntRange(0, 1).Draw(t, ""), rapid.IntRange(0, 4).Draw(t, ""), 0}
+	}},
+}
 
 // sequences generates sequences of the choices.
 func sequences(choices []choice) *rapid.Generator[[]operation] {

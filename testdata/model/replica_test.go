@@ -43,13 +43,14 @@ type replica struct {
 	busy      bool // a pass or Poll runs
 	polls     bool
 	cancel    context.CancelFunc
-	owner     string         // of the lease, as the dispatcher calls itself
-	token     int64          // that it was given last
-	granted   map[int64]bool // all of them
-	fencedOff bool           // a write was made under a lease that was lost
-	keeps     bool           // the lease, since an operator has come in between, or it could not be released
-	passed    int            // events, by the last pass
-	last      error          // of the last pass
+	owner     string             // of the lease, as the dispatcher calls itself
+	token     int64              // that it was given last
+	granted   map[int64]bool     // all of them
+	fencedOff bool               // a write was made under a lease that was lost
+	keeps     bool               // the lease, since an operator has come in between, or it could not be released
+	passed    int                // events, by the last pass
+	last      error              // of the last pass
+	replays   persistence.Marker // what it replays by itself, if anything
 }
 
 func (r *replica) String() string { return "replica " + r.name }
@@ -152,7 +153,7 @@ func (r *replica) ended(err error) {
 // sequence.
 func expected(err error) bool {
 	for _, target := range []error{
-		errPoison, errTransient, errFault, events.ErrDeadLettered, persistence.ErrLeaseHeld, persistence.ErrLeaseLost,
+		errPoison, errTransient, errFault, events.ErrDeadLettered, events.ErrLetterState, errElsewhere, persistence.ErrLeaseHeld, persistence.ErrLeaseLost,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, target) {

@@ -45,6 +45,10 @@ func TestEverySequenceWithStrayEvents(t *testing.T) {
 	checkAll(t, openStamped, choices, straying, setting)
 }
 
+func TestEverySequenceOfDeadLetters(t *testing.T) {
+	checkAll(t, openMemory, choices, dying)
+}
+
 func TestEverySequenceOnSQLite(t *testing.T) {
 	all := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)
 	setChecks(max(1, all/slow))

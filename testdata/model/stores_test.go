@@ -97,15 +97,8 @@ type gatedIdempotency struct {
 func (i gatedIdempotency) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
 	return inTransaction(ctx, i.r, "marker "+name(markers[0].Event.ID, markers[0].Handler), func() ([]bool, error) {
 		// A replica that crashes does not wait for a racing twin any longer.
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := i.r.alive(ctx)
 		defer cancel()
-		go func() {
-			select {
-			case <-i.r.dead:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
 		return i.IdempotencyStore.Record(ctx, markers...)
 	})
 }

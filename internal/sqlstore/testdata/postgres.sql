@@ -234,22 +234,48 @@ FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListDeadLetters
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $12::boolean THEN ''::bytea ELSE payload END,
+  attempts, last_error, state, dead_time
+FROM "iam"."app_outbox_dead_letters"
+WHERE $1::text = ''
+  AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3) AND ($4::text = '' OR event_id = $4)
+  AND ($5::text = '' OR event_type = $5) AND ($6::text = '' OR account_id = $6)
+  AND ($7::text = '' OR aggregate_type = $7) AND ($8::text = '' OR aggregate_id = $8)
+  AND (created_time, event_id, handler) > ($9, $10, $11)
+ORDER BY created_time, event_id, handler LIMIT $13
+
+-- ListDeadLettersIn
+SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $12::boolean THEN ''::bytea ELSE payload END,
+  attempts, last_error, state, dead_time
+FROM "iam"."app_outbox_dead_letters"
+WHERE state = $1
+  AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3) AND ($4::text = '' OR event_id = $4)
+  AND ($5::text = '' OR event_type = $5) AND ($6::text = '' OR account_id = $6)
+  AND ($7::text = '' OR aggregate_type = $7) AND ($8::text = '' OR aggregate_id = $8)
+  AND (created_time, event_id, handler) > ($9, $10, $11)
+ORDER BY created_time, event_id, handler LIMIT $13
+
+-- GetDeadLetter
 SELECT created_time, event_id, handler, dispatcher, account_id, aggregate_type, aggregate_id, event_type, payload,
   attempts, last_error, state, dead_time
 FROM "iam"."app_outbox_dead_letters"
-WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR dispatcher = $2) AND ($3::text = '' OR handler = $3)
-  AND (created_time, event_id, handler) > ($4, $5, $6)
-ORDER BY created_time, event_id, handler LIMIT $7
+WHERE created_time = $1 AND event_id = $2 AND handler = $3
 
--- SetDeadLetterState
-UPDATE "iam"."app_outbox_dead_letters" SET state = $5
-WHERE created_time = $1 AND event_id = $2 AND handler = $3 AND state = $4
+-- MoveDeadLetter
+WITH idle AS MATERIALIZED (
+  SELECT set_config('idle_in_transaction_session_timeout', $8::bigint::text, true)
+  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
+  WHERE $8 > 0 AND (before.ms = 0 OR before.ms > $8)
+)
+UPDATE "iam"."app_outbox_dead_letters" AS l SET state = $5, attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
+FROM (SELECT count(*) FROM idle) AS limited
+WHERE l.created_time = $1 AND l.event_id = $2 AND l.handler = $3 AND l.state = $4
 
 -- PurgeDeadLetters
 DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN (
   SELECT created_time, event_id, handler FROM "iam"."app_outbox_dead_letters"
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
-  ORDER BY created_time, event_id, handler LIMIT $2)
+  ORDER BY state, created_time, event_id, handler LIMIT $2)
 
 -- OutboxTable
 "iam"."app_outbox"

@@ -1,0 +1,118 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Replay applies the subscribed handler to the event of a dead letter, once, in
+// a transaction of its own. In it the letter is noted as replayed first, so that
+// of any number of replays that race one has an effect. It needs neither the
+// event's row nor its marker, which retention may have dropped long ago, nor the
+// lease: it may run in any process that has the handler, while a dispatcher is at
+// work. A replay keeps no order.
+//
+// The handler gets the event as it was and a context like that of a delivery.
+// What it panics with is an error.
+//
+// If it fails, the letter waits for an operator, with one attempt more and the
+// error, which Replay returns. What is not the event's fault, such as a deadlock,
+// and the end of ctx change nothing in the letter. After a connection that was
+// lost during the commit the letter says whether it was replayed.
+//
+//   - [persistence.ErrInTransaction] if ctx carries a transaction: the handler
+//     has one of its own.
+//   - [persistence.ErrNotFound] if there is no such letter.
+//   - [ErrLetterState] if it has been replayed or discarded, also by somebody
+//     else at the same moment.
+//   - [persistence.ErrInvalid] if the letter is another dispatcher's, or its
+//     handler is not subscribed here.
+func (d *Dispatcher) Replay(ctx context.Context, letter persistence.Marker) error {
+	if err := d.replay(ctx, letter); err != nil {
+		return fmt.Errorf("dispatcher %q: replay the dead letter of event %s, handler %q: %w", d.name, letter.Event, letter.Handler, err)
+	}
+	return nil
+}
+
+func (d *Dispatcher) replay(ctx context.Context, letter persistence.Marker) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	if persistence.InTransaction(ctx) {
+		return fmt.Errorf("%w: call Replay after the transaction", persistence.ErrInTransaction)
+	}
+	l, err := d.cursors.GetDeadLetter(ctx, letter)
+	if err != nil {
+		return err
+	}
+	if l.Dispatcher != d.name {
+		return invalid("it belongs to dispatcher %q", l.Dispatcher)
+	}
+	s, found := d.subscription(l)
+	if !found {
+		return invalid("the handler is not subscribed to %q here", l.Record.EventType)
+	}
+	if l.State != persistence.DeadLetterDead && l.State != persistence.DeadLetterRequeued {
+		return inState(l.State)
+	}
+	entered, err := d.applyLetter(ctx, s, l, persistence.DeadLetterMove{From: l.State})
+	switch {
+	case err == nil:
+		d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: dead letter replayed", d.aboutLetter(l)...)
+		return nil
+	case !entered:
+		return explain(ctx, d.cursors, letter, err)
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: replay failed", append(d.aboutLetter(l), slog.Any("error", err))...)
+	if ctx.Err() != nil || d.isFault(err) {
+		return err
+	}
+	failure := persistence.DeadLetterMove{Letter: letter, From: l.State, To: persistence.DeadLetterDead, Attempts: 1, LastError: clean(fmt.Sprint(err))}
+	if moveErr := moveLetter(ctx, d.tx, d.cursors, failure); moveErr != nil && !errors.Is(moveErr, persistence.ErrNotFound) {
+		err = fmt.Errorf("%w; the failure could not be noted: %w", err, moveErr)
+	}
+	return err
+}
+
+// applyLetter runs a handler in a transaction in which the letter is moved to
+// the replayed ones first. It reports whether the handler was entered.
+func (d *Dispatcher) applyLetter(ctx context.Context, s subscription, l persistence.DeadLetter, move persistence.DeadLetterMove) (entered bool, err error) {
+	move.Letter, move.To = l.Marker(), persistence.DeadLetterReplayed
+	return d.run(ctx, l.Record, s.handler, func(ctx context.Context) (bool, error) {
+		err := d.cursors.MoveDeadLetter(ctx, move)
+		return err == nil, err
+	})
+}
+
+// subscription returns the one to which a letter belongs.
+func (d *Dispatcher) subscription(l persistence.DeadLetter) (subscription, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	subscriptions := d.handlers[l.Record.EventType]
+	i := slices.IndexFunc(subscriptions, func(s subscription) bool { return s.name == l.Handler })
+	if i < 0 {
+		return subscription{}, false
+	}
+	return subscriptions[i], true
+}
+
+// isFault reports whether a handler's error is not the event's fault.
+func (d *Dispatcher) isFault(err error) bool {
+	_, isPermanent := errors.AsType[*permanent](err)
+	return !isPermanent && d.isTransient(err) && !errors.Is(err, errHandlerTimeout)
+}
+
+// aboutLetter returns the attributes of what is logged about a replay.
+func (d *Dispatcher) aboutLetter(l persistence.DeadLetter) []slog.Attr {
+	r := l.Record
+	return []slog.Attr{
+		slog.String("dispatcher", d.name), slog.String("event_id", r.ID), slog.String("event_type", r.EventType),
+		slog.String("aggregate_type", r.AggregateType), slog.String("aggregate_id", r.AggregateID), slog.String("handler", l.Handler),
+		slog.Int("attempts", l.Attempts),
+	}
+}
