@@ -18,6 +18,9 @@ type Backend struct {
 	DeadLetters persistence.DeadLetterStore
 	// Retention may be nil; its rules are skipped then.
 	Retention persistence.OutboxRetention
+	// Dedup may be nil; its rules are skipped then. Outbox implements it, too,
+	// for publishers.
+	Dedup persistence.DedupStore
 
 	// Put writes a value of the application's own in the transaction that ctx
 	// carries, and locks it until the transaction ends.

@@ -40,6 +40,7 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 		Idempotency: outbox,
 		DeadLetters: outbox,
 		Retention:   outbox,
+		Dedup:       outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return gormtx.Tx(ctx).Exec(d.upsert, key, value).Error
 		},

@@ -112,6 +112,12 @@ type statements struct {
 	RecordMarker   string // time, id, handler; and with limitsIdle the limit in ms, 0 for none
 	AppliedMarkers string // markers as JSON
 
+	// dedup keys
+	ReserveKeys string // keys as JSON; yields those it reserved, or fails for all
+	ReleaseKeys string // keys as JSON; or ""
+	TakenKeys   string // keys as JSON; or ""
+	PurgeKeys   string // before, limit
+
 	sidecarStatements
 
 	// retention
