@@ -52,6 +52,10 @@ type Backend struct {
 	// the others wait until it ends, as InnoDB's gap locks do under REPEATABLE
 	// READ.
 	SavepointsBlock bool
+	// Snapshots says that a transaction which meets what has been committed
+	// after its snapshot fails as a whole, to be tried again, as MariaDB's do with
+	// innodb_snapshot_isolation. Transactor is a persistence.FaultJudge then.
+	Snapshots bool
 	// OneConnection says that the pool has one connection.
 	OneConnection bool
 }

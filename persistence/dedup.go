@@ -34,6 +34,9 @@ type DedupStore interface {
 	//     back. Keys are taken in one order, whatever that of the arguments, so
 	//     that two calls do not wait for each other.
 	//   - On a rollback the keys are free.
+	//   - Where a transaction keeps to a snapshot that is older than a key's
+	//     commit, the database may fail it instead, as a serialization failure;
+	//     tried again it is [ErrDuplicate].
 	//   - It is one statement and one round trip, whatever the number of keys,
 	//     and none without keys. A refusal may take another one.
 	ReserveKeys(ctx context.Context, reservations ...Reservation) error

@@ -63,6 +63,7 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 		},
 		OneWriter:       d.oneWriter,
 		SavepointsBlock: d.savepointsBlock != nil && d.savepointsBlock(db),
+		Snapshots:       d.snapshots != nil && d.snapshots(db),
 		OneConnection:   sqlDB.Stats().MaxOpenConnections == 1,
 	}
 	if d.partition != nil {
