@@ -13,6 +13,8 @@
 //     and dead letters in sidecar tables. [CursorAdmin] and [DeadLetterStore]
 //     are the operator's view of the same tables.
 //   - [IdempotencyStore] keeps the markers that make an effect happen once.
+//   - [DedupStore] keeps the keys that let a command which is tried again emit
+//     one event.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the
 //     database's log. The library ships no implementation.

@@ -125,7 +125,11 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
 STRAIGHT_JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
 
 		// Like RecordMarker: all or none, since a statement that fails is taken
-		// back. The order is the one in which everybody takes the keys.
+		// back. The order is the one in which everybody takes the keys. Of those
+		// that wait for a key whose owner rolls back, all but one are victims of
+		// a deadlock. A locking read before the insert would spare them under
+		// READ COMMITTED; under REPEATABLE READ it locks gaps, and producers of
+		// different keys deadlock, which happens far more often.
 		ReserveKeys: `
 INSERT INTO {prefix}outbox_dedup (account_id, dedup_key, created_time)
 SELECT k.account_id, k.dedup_key, UTC_TIMESTAMP(6)
