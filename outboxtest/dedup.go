@@ -222,6 +222,7 @@ var dedupRules = []rule{
 	}},
 	{"a dedup key that cannot be written is an error, never a duplicate", func(s *suite) {
 		s.needsDedup()
+		require.NoError(s, s.command(keyed("before"))) // so that server and tables are known
 		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
 		err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
