@@ -18,6 +18,9 @@
 // are in sidecar tables; see package persistence for the contracts, and
 // gormtx or memstore for implementations.
 //
+// A command that is tried again publishes its event again. An event with a
+// DedupKey is refused then; see docs/dedup.md.
+//
 // # What a handler can rely on
 //
 // The handler's context carries its transaction. The marker of the event and

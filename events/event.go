@@ -25,6 +25,11 @@ type Event struct {
 	// to 255 bytes each.
 	AggregateType string
 	AggregateID   string
+	// DedupKey makes Publish refuse the event if the account has published one
+	// with the same key before; see docs/dedup.md. It is optional: 1 to 255
+	// bytes of valid UTF-8 without NUL, compared byte by byte. It is no column
+	// of the outbox, so it is empty on delivery.
+	DedupKey string
 	// Payload is opaque and may be empty.
 	Payload []byte
 	// CreatedTime is the database's stamp, in whole microseconds, UTC. It is

@@ -39,7 +39,8 @@ func NewPublisher(store persistence.OutboxStore, opts ...PublisherOption) *Publi
 
 // Publish appends events to the outbox in the transaction that ctx carries:
 // they are committed if and only if the transaction is. It is one statement,
-// whatever the number of events. The events of one aggregate are delivered in
+// whatever the number of events, and another one before it if any has a
+// DedupKey. The events of one aggregate are delivered in
 // the order of the arguments.
 //
 // Write the aggregate before you publish: producers of one aggregate then wait
@@ -48,13 +49,20 @@ func NewPublisher(store persistence.OutboxStore, opts ...PublisherOption) *Publi
 //
 // Errors, with nothing written: [persistence.ErrNoTransaction] if ctx carries
 // no live transaction of the store's database, [persistence.ErrInvalid] if any
-// event is refused, [persistence.ErrSchema] if the tables do not fit. After any
-// other error roll the transaction back.
+// event is refused, [persistence.ErrDuplicate] if the DedupKey of any is taken,
+// [persistence.ErrSchema] if the tables do not fit. After any other error roll
+// the transaction back.
+//
+// A dedup key is reserved in the transaction, too: it is taken if that commits,
+// and free if it rolls back. Whoever publishes with a key that an open
+// transaction has reserved waits for its end.
 func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
 	if p.store == nil {
 		return fmt.Errorf("publish: %w: the publisher has no outbox store", persistence.ErrInvalid)
 	}
 	records := make([]persistence.Record, len(evts))
+	reservations := make([]persistence.Reservation, len(evts))
+	keyed := false
 	for i, e := range evts {
 		if e.ID == "" {
 			e.ID = NewID()
@@ -63,6 +71,13 @@ func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
 			e.AccountID = AccountID(ctx)
 		}
 		records[i] = e.record()
+		reservations[i] = persistence.Reservation{Record: records[i], Key: e.DedupKey}
+		keyed = keyed || e.DedupKey != ""
+	}
+	if keyed {
+		if err := p.reserve(ctx, reservations); err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
 	}
 	if err := p.store.Append(ctx, records...); err != nil {
 		return fmt.Errorf("publish: %w", err)
@@ -75,4 +90,13 @@ func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
 		return fmt.Errorf("publish: %w", err)
 	}
 	return nil
+}
+
+// reserve takes the dedup keys of events, if the store keeps any.
+func (p *Publisher) reserve(ctx context.Context, reservations []persistence.Reservation) error {
+	dedup, ok := p.store.(persistence.DedupStore)
+	if !ok {
+		return fmt.Errorf("%w: an event has a dedup key, and the outbox store %T keeps none: it is no persistence.DedupStore", persistence.ErrInvalid, p.store)
+	}
+	return dedup.ReserveKeys(ctx, reservations...)
 }

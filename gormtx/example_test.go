@@ -98,6 +98,43 @@ func ExampleWithTx() {
 	// Output: <nil>
 }
 
+// A command that is run again, since its caller has lost the answer, emits its
+// event once.
+func Example_dedupKey() {
+	ctx := context.Background()
+	db, done := exampleDB()
+	defer done()
+	outbox := gormtx.New(db)
+	_ = outbox.Migrate(ctx)
+	_ = db.AutoMigrate(&User{})
+	db.Create(&User{"u-1", "active"})
+	publisher := events.NewPublisher(outbox)
+
+	suspend := func(id, requestID string) error {
+		return outbox.Atomically(ctx, func(ctx context.Context) error {
+			if err := gormtx.Tx(ctx).Model(&User{}).Where("id = ?", id).Update("status", "suspended").Error; err != nil {
+				return err
+			}
+			return publisher.Publish(ctx, events.Event{
+				Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: id,
+				DedupKey: "suspend:" + requestID,
+			})
+		})
+	}
+
+	for range 2 {
+		err := suspend("u-1", "request-7")
+		if errors.Is(err, persistence.ErrDuplicate) {
+			fmt.Println("done before")
+		} else {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// <nil>
+	// done before
+}
+
 // What a scheduled job calls, once a day or so.
 func ExampleRunRetention() {
 	ctx := context.Background()

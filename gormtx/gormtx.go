@@ -25,6 +25,7 @@ type Outbox struct {
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
+	persistence.DedupStore
 
 	store *sqlstore.Store
 }
@@ -35,7 +36,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -50,8 +51,9 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {
 }
 
 // RunRetention makes partitions for the coming months and drops those that
-// ended longer than keep ago and hold nothing that a dispatcher still owes;
-// see [persistence.Retain]. Call it from a scheduler of your own, daily or so.
+// ended longer than keep ago and hold nothing that a dispatcher still owes. It
+// frees the dedup keys that are old enough ([WithKeepKeys]); see
+// [persistence.Retain]. Call it from a scheduler of your own, daily or so.
 // Behind a transaction pooler it works, too. It is safe to run from several
 // replicas at once.
 //
@@ -83,12 +85,16 @@ func NewGormTransactor(db *gorm.DB) *GormTransactor {
 	return &GormTransactor{s, s, s}
 }
 
-// GormOutboxStore is the outbox table.
-type GormOutboxStore struct{ persistence.OutboxStore }
+// GormOutboxStore is the outbox table, with the dedup keys of its events.
+type GormOutboxStore struct {
+	persistence.OutboxStore
+	persistence.DedupStore
+}
 
 // NewGormOutboxStore returns the outbox table of a database.
 func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
-	return &GormOutboxStore{newStore(db, opts)}
+	s := newStore(db, opts)
+	return &GormOutboxStore{s, s}
 }
 
 // GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of

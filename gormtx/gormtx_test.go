@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -152,4 +153,35 @@ func TestSingleConstructors(t *testing.T) {
 	var users []user
 	require.NoError(t, db.Find(&users).Error)
 	require.Equal(t, []user{{"a", "applied"}}, users)
+	keyed := event("b")
+	keyed.DedupKey = "k"
+	for _, want := range []error{nil, persistence.ErrDuplicate} {
+		require.ErrorIs(t, tx.Atomically(t.Context(), func(ctx context.Context) error {
+			return events.NewPublisher(store).Publish(ctx, keyed)
+		}), want)
+	}
+}
+
+func TestRetentionKeepsDedupKeysAsLongAsItIsTold(t *testing.T) {
+	db, outbox := migrated(t)
+	keyed := event("a")
+	keyed.DedupKey = "k"
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		return events.NewPublisher(outbox).Publish(ctx, keyed)
+	}))
+	for _, age := range []struct{ hours, keep, purged int }{{29 * 24, 0, 0}, {31 * 24, 32 * 24, 0}, {31 * 24, 0, 1}} {
+		old := time.Now().Add(-time.Duration(age.hours) * time.Hour).UnixMicro()
+		require.NoError(t, db.Exec("UPDATE outbox_dedup SET created_time = ?", old).Error)
+		var opts []gormtx.RetentionOption
+		if age.keep > 0 {
+			opts = append(opts, gormtx.WithKeepKeys(time.Duration(age.keep)*time.Hour))
+		}
+		report, err := gormtx.RunRetention(t.Context(), db, 24*time.Hour, opts...)
+		require.NoError(t, err)
+		require.Equal(t, age.purged, report.PurgedKeys, age)
+	}
+	for _, bad := range []time.Duration{0, -time.Hour} {
+		_, err := gormtx.RunRetention(t.Context(), db, 0, gormtx.WithKeepKeys(bad))
+		require.ErrorIs(t, err, persistence.ErrInvalid)
+	}
 }

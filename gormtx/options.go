@@ -86,6 +86,12 @@ func WithLockTimeout(d time.Duration) RetentionOption {
 	return retentionOption(func(o *persistence.RetentionOptions) { o.LockTimeout = cmp.Or(d, -1) })
 }
 
+// WithKeepKeys sets how long retention keeps dedup keys after they were reserved;
+// greater than 0. The default is [persistence.DefaultKeepKeys], 30 days.
+func WithKeepKeys(d time.Duration) RetentionOption {
+	return retentionOption(func(o *persistence.RetentionOptions) { o.KeepKeys = cmp.Or(d, -1) })
+}
+
 func newConfig(opts []Option) config {
 	c := config{maxPayload: persistence.DefaultMaxPayload}
 	for i, opt := range opts {

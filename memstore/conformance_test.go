@@ -21,6 +21,7 @@ func TestConformance(t *testing.T) {
 			Idempotency: store,
 			DeadLetters: store,
 			Retention:   store,
+			Dedup:       store,
 			Put:         state.Put,
 			Get: func(ctx context.Context, key string) (string, error) {
 				value, _ := state.Get(ctx, key)

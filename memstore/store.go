@@ -18,6 +18,7 @@ var (
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
 	_ persistence.OutboxRetention   = (*Store)(nil)
+	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
 )
 
@@ -38,6 +39,7 @@ type Store struct {
 	subscriptions map[persistence.Subscription]*subscription
 	markers       *Table[persistence.Marker, struct{}]
 	letters       *Table[persistence.Marker, persistence.DeadLetter]
+	keys          *Table[dedupKey, time.Time] // when each was reserved
 }
 
 // Option configures a [Store].
@@ -65,6 +67,7 @@ func New(opts ...Option) *Store {
 	}
 	s.markers = NewTable[persistence.Marker, struct{}](s)
 	s.letters = NewTable[persistence.Marker, persistence.DeadLetter](s)
+	s.keys = NewTable[dedupKey, time.Time](s)
 	for i, opt := range opts {
 		if opt == nil {
 			s.invalid = fmt.Errorf("memstore: %w: option %d is nil", persistence.ErrInvalid, i)

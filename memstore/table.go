@@ -124,6 +124,21 @@ func (t *Table[K, V]) forget(old func(K) bool) {
 	maps.DeleteFunc(t.rows, func(key K, r *row[V]) bool { return r.owner == nil && old(key) })
 }
 
+// purge drops up to limit rows that nobody has locked, by their values. The
+// caller holds the store's mutex.
+func (t *Table[K, V]) purge(limit int, old func(V) bool) (purged int) {
+	for key, r := range t.rows {
+		if purged == limit {
+			break
+		}
+		if r.owner == nil && r.committed.exists && old(r.committed.value) {
+			delete(t.rows, key)
+			purged++
+		}
+	}
+	return purged
+}
+
 // reader returns the transaction whose writes a reader sees, if any.
 func (t *Table[K, V]) reader(ctx context.Context) *tx {
 	tx, err := t.store.current(ctx)

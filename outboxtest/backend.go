@@ -18,6 +18,9 @@ type Backend struct {
 	DeadLetters persistence.DeadLetterStore
 	// Retention may be nil; its rules are skipped then.
 	Retention persistence.OutboxRetention
+	// Dedup may be nil; its rules are skipped then. Outbox implements it, too,
+	// for publishers.
+	Dedup persistence.DedupStore
 
 	// Put writes a value of the application's own in the transaction that ctx
 	// carries, and locks it until the transaction ends.
@@ -49,6 +52,10 @@ type Backend struct {
 	// the others wait until it ends, as InnoDB's gap locks do under REPEATABLE
 	// READ.
 	SavepointsBlock bool
+	// Snapshots says that a transaction which meets what has been committed
+	// after its snapshot fails as a whole, to be tried again, as MariaDB's do with
+	// innodb_snapshot_isolation. Transactor is a persistence.FaultJudge then.
+	Snapshots bool
 	// OneConnection says that the pool has one connection.
 	OneConnection bool
 }

@@ -14,6 +14,8 @@
 //     of the same tables; [DeadLetterStore] is a part of it that operators use,
 //     too.
 //   - [IdempotencyStore] keeps the markers that make an effect happen once.
+//   - [DedupStore] keeps the keys that let a command which is tried again emit
+//     one event.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the
 //     database's log. The library ships no implementation.

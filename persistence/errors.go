@@ -22,6 +22,12 @@ var (
 	// message names each field and its limit. Nothing was written.
 	ErrInvalid = errors.New("invalid")
 
+	// ErrDuplicate says that an account has used an event's dedup key already,
+	// in a transaction that has committed or earlier in this one. Nothing was
+	// written, and the transaction is usable: what the event tells of has
+	// happened before.
+	ErrDuplicate = errors.New("the dedup key is taken")
+
 	// ErrSchema says that the outbox tables are missing, or older or newer
 	// than this version of the library.
 	ErrSchema = errors.New("outbox schema")

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,12 +63,18 @@ type RetentionOptions struct {
 	// statement of retention. It tries several times. Zero means
 	// [DefaultLockTimeout].
 	LockTimeout time.Duration
+	// KeepKeys is how long [Retain] keeps dedup keys after they were reserved.
+	// Zero means [DefaultKeepKeys].
+	KeepKeys time.Duration
 }
 
 // Check returns an [ErrInvalid] error for options that make no sense.
 func (o RetentionOptions) Check() error {
 	if o.LockTimeout < 0 || o.LockTimeout > 0 && o.LockTimeout < time.Millisecond {
 		return fmt.Errorf("%w: the lock timeout is %s, it must be at least 1ms, or 0 for %s", ErrInvalid, o.LockTimeout, DefaultLockTimeout)
+	}
+	if o.KeepKeys < 0 {
+		return fmt.Errorf("%w: dedup keys are kept for %s, it must be greater than 0, or 0 for %s", ErrInvalid, o.KeepKeys, DefaultKeepKeys)
 	}
 	return nil
 }
@@ -79,6 +86,9 @@ type RetentionReport struct {
 	// Created and Dropped are in the order in which it was done.
 	Created []Partition
 	Dropped []Partition
+	// PurgedKeys is how many dedup keys were freed. A dry run does not count
+	// them.
+	PurgedKeys int
 }
 
 // Partition is a part of a table that holds the rows stamped from From,
@@ -94,11 +104,12 @@ type Partition struct {
 // Retain is one run of retention: it makes partitions for this month and the
 // next [MonthsAhead], then drops those that ended longer than keep ago, by the
 // database's clock. Call it from a scheduler of your own, daily or so; the
-// library runs none.
+// library runs none. Where the backend is a [DedupStore], it frees the dedup keys
+// that are old enough, too, a thousand at a time.
 //
 // It returns [ErrInvalid] if keep is negative, and otherwise what the methods
 // of [OutboxRetention] return. Where it cannot make partitions it drops what is
-// due all the same, and returns the error.
+// due all the same, and returns the error; so with what is owed and the keys.
 func Retain(ctx context.Context, retention OutboxRetention, keep time.Duration, options RetentionOptions) (RetentionReport, error) {
 	if keep < 0 {
 		return RetentionReport{}, fmt.Errorf("%w: retention keeps %s, it must not be negative", ErrInvalid, keep)
@@ -109,5 +120,19 @@ func Retain(ctx context.Context, retention OutboxRetention, keep time.Duration, 
 	}
 	dropped, dropErr := retention.DropPartitionsBefore(ctx, report.Now.Add(-keep), options)
 	report.Dropped = dropped.Dropped
-	return report, errors.Join(err, dropErr)
+	var purgeErr error
+	if dedup, ok := retention.(DedupStore); ok && !options.DryRun {
+		report.PurgedKeys, purgeErr = purgeKeys(ctx, dedup, report.Now.Add(-cmp.Or(options.KeepKeys, DefaultKeepKeys)))
+	}
+	return report, errors.Join(err, dropErr, purgeErr)
+}
+
+// keyBatch bounds what one statement frees, and locks.
+const keyBatch = 1000
+
+func purgeKeys(ctx context.Context, dedup DedupStore, before time.Time) (purged int, err error) {
+	for n := keyBatch; n == keyBatch && err == nil; purged += n {
+		n, err = dedup.PurgeKeys(ctx, before, keyBatch)
+	}
+	return purged, err
 }

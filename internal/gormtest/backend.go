@@ -40,6 +40,7 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 		Idempotency: outbox,
 		DeadLetters: outbox,
 		Retention:   outbox,
+		Dedup:       outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return gormtx.Tx(ctx).Exec(d.upsert, key, value).Error
 		},
@@ -62,6 +63,7 @@ func Backend(t testing.TB, db *gorm.DB, naming Naming) outboxtest.Backend {
 		},
 		OneWriter:       d.oneWriter,
 		SavepointsBlock: d.savepointsBlock != nil && d.savepointsBlock(db),
+		Snapshots:       d.snapshots != nil && d.snapshots(db),
 		OneConnection:   sqlDB.Stats().MaxOpenConnections == 1,
 	}
 	if d.partition != nil {

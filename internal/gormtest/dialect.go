@@ -22,6 +22,8 @@ type dialect struct {
 	partition func(ctx context.Context, db *gorm.DB, naming Naming, table string, ends []time.Time) error
 	// savepointsBlock may be nil.
 	savepointsBlock func(db *gorm.DB) bool
+	// snapshots may be nil.
+	snapshots func(db *gorm.DB) bool
 }
 
 var dialects = map[string]dialect{
@@ -57,6 +59,7 @@ var dialects = map[string]dialect{
 		endTransaction:  deadlock,
 		failCommit:      disconnect,
 		savepointsBlock: gapLocks,
+		snapshots:       snapshotIsolation,
 		partition:       cutMySQL,
 		time:            func(r persistence.Record) any { return r.CreatedTime.UTC().Format("2006-01-02 15:04:05.000000") },
 	},

@@ -78,3 +78,11 @@ func gapLocks(db *gorm.DB) bool {
 	}
 	return db.Raw("SELECT @@transaction_isolation").Scan(&isolation).Error != nil || isolation == "REPEATABLE-READ"
 }
+
+// snapshotIsolation reports whether MariaDB refuses to lock a row that has
+// changed since the transaction's snapshot. MySQL does not know the variable.
+func snapshotIsolation(db *gorm.DB) bool {
+	var setting, isolation string
+	return db.Raw("SELECT @@tx_isolation").Scan(&isolation).Error == nil && isolation == "REPEATABLE-READ" &&
+		db.Raw("SELECT @@innodb_snapshot_isolation").Scan(&setting).Error == nil && setting == "1"
+}

@@ -55,6 +55,7 @@ var (
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)
 	_ persistence.OutboxRetention   = (*Store)(nil)
+	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
 )
 

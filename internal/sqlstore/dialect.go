@@ -113,6 +113,12 @@ type statements struct {
 	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate
 	AppliedMarkers string // markers as JSON
 
+	// dedup keys
+	ReserveKeys string // keys as JSON; yields those it reserved, or fails for all
+	ReleaseKeys string // keys as JSON; or ""
+	TakenKeys   string // keys as JSON; or ""
+	PurgeKeys   string // before, limit
+
 	sidecarStatements
 
 	// retention

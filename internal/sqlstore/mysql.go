@@ -131,6 +131,35 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 STRAIGHT_JOIN {prefix}outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)`,
 
+		// Like RecordMarker: all or none, since a statement that fails is taken
+		// back. The order is the one in which everybody takes the keys. Of those
+		// that wait for a key whose owner rolls back, all but one are victims of
+		// a deadlock. A locking read before the insert would spare them under
+		// READ COMMITTED; under REPEATABLE READ it locks gaps, and producers of
+		// different keys deadlock, which happens far more often.
+		ReserveKeys: `
+INSERT INTO {prefix}outbox_dedup (account_id, dedup_key, created_time)
+SELECT k.account_id, k.dedup_key, UTC_TIMESTAMP(6)
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, account_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.account_id',
+  dedup_key VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.key')) AS k
+ORDER BY k.number`,
+
+		// It locks nothing, so it may not see what a snapshot is too old for.
+		TakenKeys: `
+SELECT k.number
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, account_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.account_id',
+  dedup_key VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.key')) AS k
+STRAIGHT_JOIN {prefix}outbox_dedup AS d ON d.account_id = CAST(k.account_id AS BINARY) AND d.dedup_key = CAST(k.dedup_key AS BINARY)
+ORDER BY k.number`,
+
+		// Nobody waits for a publisher, nor for another replica, so nobody
+		// deadlocks with one.
+		PurgeKeys: `
+DELETE d
+FROM (SELECT account_id, dedup_key FROM {prefix}outbox_dedup
+  WHERE created_time < ?1 ORDER BY created_time LIMIT ?2 FOR UPDATE SKIP LOCKED) AS old
+STRAIGHT_JOIN {prefix}outbox_dedup AS d ON d.account_id = old.account_id AND d.dedup_key = old.dedup_key`,
+
 		sidecarStatements: mysqlSidecar,
 
 		OutboxTable: `{prefix}outbox`,

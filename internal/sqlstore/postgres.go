@@ -167,6 +167,27 @@ CROSS JOIN LATERAL (
   WHERE created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND event_id = k.id AND handler = k.handler LIMIT 1
 ) AS m`,
 
+		// Like RecordMarker. The order is the one in which everybody takes the
+		// keys.
+		ReserveKeys: `
+INSERT INTO {schema}"{prefix}outbox_dedup" (account_id, dedup_key, created_time)
+SELECT k.account_id, k.key, clock_timestamp()
+FROM ROWS FROM (json_to_recordset($1::json) AS (account_id text, key text)) WITH ORDINALITY AS k(account_id, key, number)
+ORDER BY k.number
+ON CONFLICT (account_id, dedup_key) DO NOTHING
+RETURNING account_id, dedup_key`,
+
+		ReleaseKeys: `
+DELETE FROM {schema}"{prefix}outbox_dedup" AS d
+USING json_to_recordset($1::json) AS k(account_id text, key text)
+WHERE d.account_id = k.account_id AND d.dedup_key = k.key`,
+
+		// Nobody waits for a publisher, nor for another replica.
+		PurgeKeys: `
+DELETE FROM {schema}"{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
+  SELECT account_id, dedup_key FROM {schema}"{prefix}outbox_dedup"
+  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+
 		sidecarStatements: postgresSidecar,
 
 		OutboxTable: `{schema}"{prefix}outbox"`,

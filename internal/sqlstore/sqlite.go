@@ -95,6 +95,22 @@ SELECT k.key + 1
 FROM json_each(?1) AS k CROSS JOIN "{prefix}outbox_idempotency" AS m
   ON m.created_time = k.value ->> 'micros' AND m.event_id = k.value ->> 'id' AND m.handler = k.value ->> 'handler'`,
 
+		// WHERE tells the parser that ON is no join.
+		ReserveKeys: `
+INSERT INTO "{prefix}outbox_dedup" (account_id, dedup_key, created_time)
+SELECT k.value ->> 'account_id', k.value ->> 'key', CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+FROM json_each(?1) AS k WHERE true ORDER BY k.key
+ON CONFLICT (account_id, dedup_key) DO NOTHING
+RETURNING account_id, dedup_key`,
+
+		ReleaseKeys: `
+DELETE FROM "{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
+  SELECT k.value ->> 'account_id', k.value ->> 'key' FROM json_each(?1) AS k)`,
+
+		PurgeKeys: `
+DELETE FROM "{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
+  SELECT account_id, dedup_key FROM "{prefix}outbox_dedup" WHERE created_time < ?1 ORDER BY created_time LIMIT ?2)`,
+
 		sidecarStatements: sqliteSidecar,
 
 		OutboxTable: `"{prefix}outbox"`,

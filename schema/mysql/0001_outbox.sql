@@ -68,6 +68,18 @@ DEALLOCATE PREPARE outbox_ddl;
 
 -- statement
 
+-- The keys of events that an account publishes once. No partition could keep
+-- them unique.
+CREATE TABLE IF NOT EXISTS {prefix}outbox_dedup (
+  account_id   VARBINARY(255) NOT NULL,
+  dedup_key    VARBINARY(255) NOT NULL,
+  created_time DATETIME(6) NOT NULL,
+  PRIMARY KEY (account_id, dedup_key),
+  KEY outbox_dedup_age (created_time)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
+-- statement
+
 CREATE TABLE IF NOT EXISTS {prefix}outbox_cursors (
   dispatcher   VARBINARY(128) NOT NULL PRIMARY KEY,
   created_time DATETIME(6) NOT NULL,

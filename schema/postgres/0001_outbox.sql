@@ -56,6 +56,21 @@ CREATE TABLE {schema}"{prefix}outbox_idempotency" (
 
 -- statement
 
+-- The keys of events that an account publishes once. No partition could keep
+-- them unique.
+CREATE TABLE {schema}"{prefix}outbox_dedup" (
+  account_id   text COLLATE "C" NOT NULL,
+  dedup_key    text COLLATE "C" NOT NULL,
+  created_time timestamptz NOT NULL,
+  PRIMARY KEY (account_id, dedup_key)
+);
+
+-- statement
+
+CREATE INDEX "{prefix}outbox_dedup_age" ON {schema}"{prefix}outbox_dedup" (created_time);
+
+-- statement
+
 -- This month, the next three, and an open-ended partition that is normally
 -- empty, so that a publish never fails for want of a partition. The first one
 -- has no lower bound for the same reason: a clock may be set back.

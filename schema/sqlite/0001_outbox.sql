@@ -28,6 +28,20 @@ CREATE TABLE "{prefix}outbox_idempotency" (
 
 -- statement
 
+-- The keys of events that an account publishes once.
+CREATE TABLE "{prefix}outbox_dedup" (
+  account_id   TEXT NOT NULL,
+  dedup_key    TEXT NOT NULL,
+  created_time INTEGER NOT NULL,
+  PRIMARY KEY (account_id, dedup_key)
+) WITHOUT ROWID;
+
+-- statement
+
+CREATE INDEX "{prefix}outbox_dedup_age" ON "{prefix}outbox_dedup" (created_time);
+
+-- statement
+
 CREATE TABLE "{prefix}outbox_cursors" (
   dispatcher   TEXT NOT NULL PRIMARY KEY,
   created_time INTEGER NOT NULL,

@@ -93,14 +93,16 @@ func (v variant) prepare(t testing.TB, db *gorm.DB) {
 	gormtest.Prepare(t, db, v.naming)
 }
 
-// fillOutbox makes an outbox with events, a cursor, markers and dead letters,
-// none of which may show in another one.
+// fillOutbox makes an outbox with events, a dedup key, a cursor, markers and
+// dead letters, none of which may show in another one.
 func fillOutbox(t testing.TB, db *gorm.DB, naming gormtest.Naming) {
 	t.Helper()
 	outbox := gormtx.New(db, naming.Options()...)
 	require.NoError(t, outbox.Migrate(t.Context()))
+	evts := newEvents(3)
+	evts[0].DedupKey = "key"
 	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
-		return events.NewPublisher(outbox).Publish(ctx, newEvents(3)...)
+		return events.NewPublisher(outbox).Publish(ctx, evts...)
 	}))
 	d := events.NewDispatcher(outbox, outbox, outbox, outbox, events.WithMaxAttempts(1))
 	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return errors.New("broken") }))

@@ -77,6 +77,26 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, at DATETIME(6) PATH '
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 STRAIGHT_JOIN app_outbox_idempotency AS m ON m.created_time = k.at AND m.event_id = k.id AND m.handler = CAST(k.handler AS BINARY)
 
+-- ReserveKeys
+INSERT INTO app_outbox_dedup (account_id, dedup_key, created_time)
+SELECT k.account_id, k.dedup_key, UTC_TIMESTAMP(6)
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, account_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.account_id',
+  dedup_key VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.key')) AS k
+ORDER BY k.number
+
+-- TakenKeys
+SELECT k.number
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (number FOR ORDINALITY, account_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.account_id',
+  dedup_key VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.key')) AS k
+STRAIGHT_JOIN app_outbox_dedup AS d ON d.account_id = CAST(k.account_id AS BINARY) AND d.dedup_key = CAST(k.dedup_key AS BINARY)
+ORDER BY k.number
+
+-- PurgeKeys
+DELETE d
+FROM (SELECT account_id, dedup_key FROM app_outbox_dedup
+  WHERE created_time < ?1 ORDER BY created_time LIMIT ?2 FOR UPDATE SKIP LOCKED) AS old
+STRAIGHT_JOIN app_outbox_dedup AS d ON d.account_id = old.account_id AND d.dedup_key = old.dedup_key
+
 -- LoadCursor
 SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
 FROM app_outbox_cursors WHERE dispatcher = ?1

@@ -117,6 +117,24 @@ CROSS JOIN LATERAL (
   WHERE created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND event_id = k.id AND handler = k.handler LIMIT 1
 ) AS m
 
+-- ReserveKeys
+INSERT INTO "iam"."app_outbox_dedup" (account_id, dedup_key, created_time)
+SELECT k.account_id, k.key, clock_timestamp()
+FROM ROWS FROM (json_to_recordset($1::json) AS (account_id text, key text)) WITH ORDINALITY AS k(account_id, key, number)
+ORDER BY k.number
+ON CONFLICT (account_id, dedup_key) DO NOTHING
+RETURNING account_id, dedup_key
+
+-- ReleaseKeys
+DELETE FROM "iam"."app_outbox_dedup" AS d
+USING json_to_recordset($1::json) AS k(account_id text, key text)
+WHERE d.account_id = k.account_id AND d.dedup_key = k.key
+
+-- PurgeKeys
+DELETE FROM "iam"."app_outbox_dedup" WHERE (account_id, dedup_key) IN (
+  SELECT account_id, dedup_key FROM "iam"."app_outbox_dedup"
+  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED)
+
 -- LoadCursor
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
