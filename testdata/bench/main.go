@@ -43,16 +43,20 @@ func main() {
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
+	profile := flag.String("profile", "", "where to write a CPU profile")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	var err error
+	stopProfile, err := startProfile(*profile)
 	for name := range strings.SplitSeq(*names, ",") {
-		if err = run(ctx, name, s); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
+		if err != nil {
 			break
 		}
+		if err = run(ctx, name, s); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
 	}
+	err = errors.Join(err, stopProfile())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
