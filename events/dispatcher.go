@@ -49,9 +49,10 @@ type Dispatcher struct {
 	polling    atomic.Int32
 	lateEvents atomic.Int64
 
-	mu       sync.Mutex
-	handlers map[string][]subscription // by event type
-	invalid  []error
+	mu         sync.Mutex
+	handlers   map[string][]subscription // by event type
+	middleware []Middleware
+	invalid    []error
 
 	pass       chan struct{} // held by the pass, or the Poll, that runs; guards what follows
 	registered registration
@@ -195,6 +196,9 @@ func (d *Dispatcher) subscribe(s subscription, isNil bool) error {
 	}
 	if d.polling.Load() > 0 {
 		return invalid("subscription to %q: handler %q comes too late, Poll is running", eventType, handlerName)
+	}
+	if s.batch == nil {
+		s.handler = d.wrap(s.handler)
 	}
 	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), s)
 	return nil

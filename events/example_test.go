@@ -41,6 +41,38 @@ func Example() {
 	// delivered: 1 <nil> revoked
 }
 
+// A typed handler gets the payload decoded, and middleware is around all handlers.
+func ExampleJSON() {
+	ctx := context.Background()
+	outbox := memstore.New()
+	dispatcher := events.NewDispatcher(outbox, outbox, outbox, outbox)
+	dispatcher.Use(func(next events.Handler) events.Handler {
+		return func(ctx context.Context, evt events.Event) error {
+			err := next(ctx, evt)
+			fmt.Println("handled", evt.Type, err)
+			return err
+		}
+	})
+	type suspended struct{ Reason string }
+	err := dispatcher.Subscribe("iam.v1.UserSuspended", "tell-support", events.JSON(func(ctx context.Context, p suspended, evt events.Event) error {
+		fmt.Println(evt.AggregateID, "is suspended:", p.Reason)
+		return nil
+	}))
+	if err != nil {
+		fmt.Println(err)
+	}
+
+	_ = outbox.Atomically(ctx, func(ctx context.Context) error {
+		return events.NewPublisher(outbox).Publish(ctx, events.Event{
+			Type: "iam.v1.UserSuspended", AggregateType: "User", AggregateID: "user-1", Payload: []byte(`{"Reason": "fraud"}`),
+		})
+	})
+	_, _ = dispatcher.RunOnce(ctx, 100)
+	// Output:
+	// user-1 is suspended: fraud
+	// handled iam.v1.UserSuspended <nil>
+}
+
 // A handler of batches can do the work of many events by one statement.
 func ExampleDispatcher_SubscribeBatch() {
 	ctx := context.Background()
