@@ -24,7 +24,7 @@ type delivery struct {
 func start(ctx context.Context, d *events.Dispatcher) *delivery {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &delivery{cancel, make(chan error, 1)}
-	go func() { r.done <- d.Poll(ctx, 50*time.Millisecond, 100, nil) }()
+	go func() { r.done <- d.Poll(ctx, 50*time.Millisecond, 500, nil) }()
 	return r
 }
 

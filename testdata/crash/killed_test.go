@@ -17,7 +17,7 @@ var (
 // the server with its sessions now and then.
 func TestDispatchersThatAreKilled(t *testing.T) {
 	on(t, func(t *testing.T, kind string) {
-		k := newKiller(t, kind, replica{})
+		k := newKiller(t, kind, replica{Sick: true})
 		k.killAll(*kills, *restarts)
 		require.Zero(t, k.takenBack)
 	}, "postgres", "mysql", "mariadb", "sqlite")
@@ -32,7 +32,7 @@ func TestAServerThatLosesAsynchronousCommits(t *testing.T) {
 		for round := 0; k.takenBack == 0 || round < *restarts; round++ {
 			require.Less(t, round, 50, "nothing was ever lost")
 			require.NoError(t, k.Atomically(t.Context(), func(ctx context.Context) error {
-				for n := range 400 {
+				for n := range 1000 {
 					if _, err := k.change(ctx, n%aggregates); err != nil {
 						return err
 					}
@@ -53,11 +53,13 @@ func (k *killer) killAll(kills, restarts int) {
 	t := k.t
 	t.Helper()
 	producers := k.produce(t, 4, aggregates)
+	operator := k.operate(t)
 	k.run(kills, restarts)
 	producers.end()
 	t.Logf("crash server=%s kills=%d of-holders=%d pauses=%d restarts=%d rolled-back=%d failed=%d", k.replica.Kind,
 		k.kills, k.ofHolders, k.pauses, k.restarts, producers.rolledBack.Load(), producers.failed.Load())
 	k.requireClean()
+	require.NotZero(t, operator.requeued.Load())
 	producers.kept(t, k.database)
 	require.NotZero(t, k.ofHolders, "nobody was at work when it was killed")
 	require.NotZero(t, producers.rolledBack.Load())

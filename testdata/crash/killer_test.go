@@ -163,9 +163,16 @@ func (k *killer) pauseHolder() {
 // restart kills the server, and a replica while it is down.
 func (k *killer) restart() {
 	k.t.Helper()
-	before, err := k.applied("effects")
-	require.NoError(k.t, err)
+	seen := make(chan int)
+	go func() {
+		most := 0
+		for n, err := k.applied("effects"); err == nil; n, err = k.applied("effects") {
+			most = n
+		}
+		seen <- most
+	}()
 	require.NoError(k.t, k.server.Kill(k.t.Context()))
+	before := <-seen
 	k.killAny()
 	require.NoError(k.t, k.server.Restart(k.t.Context()))
 	k.restarts++

@@ -36,6 +36,7 @@ type replica struct {
 	Hold   string // the event whose handler waits for the word to go on, heeding nothing else
 	Exit   string // the event that ends the process
 	Batch  bool   // has a handler of batches, too
+	Sick   bool   // some events fail for good, until they are mended
 	// Asynchronous commits of the handlers' transactions may be lost with the server.
 	Asynchronous bool
 }
@@ -134,6 +135,15 @@ func (r replica) handler(goOn <-chan struct{}) events.Handler {
 		aggregate, version, err := versionOf(evt.ID)
 		if err != nil {
 			return err
+		}
+		if r.Sick {
+			sick, err := isSick(ctx, evt, version)
+			if err != nil {
+				return err
+			}
+			if sick {
+				return events.Permanent(errSick)
+			}
 		}
 		err = gormtx.Tx(ctx).Exec("INSERT INTO effects (event_id, aggregate, version) VALUES (?, ?, ?)", evt.ID, aggregate, version).Error
 		if err != nil {
