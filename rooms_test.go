@@ -22,10 +22,14 @@ var rooms = map[string][]string{
 	"events":            {"persistence"},
 	"memstore":          {"persistence"},
 	"internal/sqlstore": {"persistence", "schema"},
-	"internal/stdsql":   {"internal/sqlstore"},
-	"gormtx":            {"persistence", "schema", "internal/sqlstore", "internal/stdsql", "gorm.io/gorm"},
+	"internal/stdsql":   {"persistence", "internal/sqlstore"},
+	"internal/face":     {"persistence", "schema", "internal/sqlstore"},
+	"gormtx":            {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql", "gorm.io/gorm"},
+	"sqltx":             {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql"},
 	"outboxtest":        {"persistence", "events", "github.com/stretchr/testify"},
-	"internal/gormtest": {"persistence", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
+	"internal/facetest": {"persistence", "outboxtest", "github.com/stretchr/testify"},
+	"internal/gormtest": {"internal/facetest", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
+	"internal/sqltest":  {"internal/facetest", "sqltx", "outboxtest"},
 }
 
 type listed struct {
@@ -75,7 +79,7 @@ func TestRoomsImportOnlyWhatIsBelowThem(t *testing.T) {
 }
 
 func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
-	for _, room := range []string{"persistence", "events", "memstore"} {
+	for _, room := range []string{"persistence", "events", "memstore", "sqltx"} {
 		for _, dep := range list(t, module+room)[0].Deps {
 			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
 		}

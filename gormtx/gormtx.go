@@ -2,11 +2,13 @@ package gormtx
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
 	"gorm.io/gorm"
 
+	"github.com/onward-go/outbox/internal/face"
 	"github.com/onward-go/outbox/internal/sqlstore"
 	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
@@ -65,11 +67,11 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 	var c retentionConfig
 	for i, opt := range opts {
 		if opt == nil {
-			return persistence.RetentionReport{}, fmt.Errorf("gormtx: %w: option %d is nil", persistence.ErrInvalid, i)
+			return persistence.RetentionReport{}, face.NilOption("gormtx", i)
 		}
 		opt.applyToRetention(&c)
 	}
-	return persistence.Retain(ctx, newStore(db, c.options), keep, c.RetentionOptions)
+	return persistence.Retain(ctx, newStore(db, c.Options), keep, c.RetentionOptions)
 }
 
 // GormTransactor runs functions in GORM transactions.
@@ -119,41 +121,33 @@ func NewGormIdempotencyStore(db *gorm.DB, opts ...Option) *GormIdempotencyStore 
 }
 
 func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
-	c := newConfig(opts)
-	cfg := sqlstore.Config{Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
 	pool, dialect, err := open(db)
 	if err != nil {
-		cfg.Invalid = err
-		return sqlstore.New(cfg)
+		return sqlstore.New(sqlstore.Config{Invalid: err})
 	}
-	cfg.Database = pool.DB
-	cfg.Dialect = dialect
-	cfg.Pool = pool
-	cfg.MaxConnections = pool.MaxConnections
-	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return begin(ctx, db, pool.DB, dialect) }
-	cfg.Session = func(ctx context.Context) (sqlstore.Session, error) { return stdsql.OpenSession(ctx, pool.DB) }
-	return sqlstore.New(cfg)
+	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, func(ctx context.Context) (persistence.Tx, error) {
+		return begin(ctx, db, pool, dialect)
+	})
 }
 
 // open finds the pool and the dialect under db.
-func open(db *gorm.DB) (stdsql.Pool, *sqlstore.Dialect, error) {
+func open(db *gorm.DB) (*sql.DB, *sqlstore.Dialect, error) {
 	if db == nil {
-		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: the *gorm.DB is nil", persistence.ErrInvalid)
+		return nil, nil, fmt.Errorf("gormtx: %w: the *gorm.DB is nil", persistence.ErrInvalid)
 	}
 	if db.Config == nil {
-		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: the *gorm.DB was not opened", persistence.ErrInvalid)
+		return nil, nil, fmt.Errorf("gormtx: %w: the *gorm.DB was not opened", persistence.ErrInvalid)
 	}
 	if db.Error != nil {
-		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB carries an error: %w", db.Error)
+		return nil, nil, fmt.Errorf("gormtx: the *gorm.DB carries an error: %w", db.Error)
 	}
-	sqlDB, err := db.DB()
+	pool, err := db.DB()
 	if err != nil {
-		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
+		return nil, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
 	}
-	dialects := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL, "sqlite": sqlstore.SQLite}
-	dialect, ok := dialects[db.Name()]
-	if !ok {
-		return stdsql.Pool{}, nil, fmt.Errorf("gormtx: %w: no support for the database %q", persistence.ErrInvalid, db.Name())
+	dialect := face.Dialect(db.Name())
+	if dialect == nil {
+		return nil, nil, fmt.Errorf("gormtx: %w: no support for the database %q", persistence.ErrInvalid, db.Name())
 	}
-	return stdsql.Pool{DB: sqlDB}, dialect, nil
+	return pool, dialect, nil
 }

@@ -1,42 +1,35 @@
 package gormtx
 
 import (
-	"cmp"
-	"fmt"
 	"time"
 
+	"github.com/onward-go/outbox/internal/face"
 	"github.com/onward-go/outbox/persistence"
-	"github.com/onward-go/outbox/schema"
 )
 
 // Option configures the stores. All constructors of one outbox take the same
 // options.
 type Option func(*config)
 
-type config struct {
-	naming     schema.Naming
-	maxPayload int
-	async      bool
-	invalid    error
-}
+type config = face.Config
 
 // WithTablePrefix puts a prefix before the name of each table: with "iam_" the
 // outbox is iam_outbox. It is an identifier of up to 32 bytes.
 func WithTablePrefix(prefix string) Option {
-	return func(c *config) { c.naming.Prefix = prefix }
+	return face.TablePrefix(prefix)
 }
 
 // WithSchema names the PostgreSQL schema that holds the tables, which need not
 // be on the search path. The default is the first schema of the search path.
 // Other databases refuse it with persistence.ErrInvalid.
 func WithSchema(name string) Option {
-	return func(c *config) { c.naming.Schema = name }
+	return face.Schema(name)
 }
 
 // WithMaxPayload sets the greatest payload of an event, in bytes; at least 1.
 // The default is 16 MiB.
 func WithMaxPayload(bytes int) Option {
-	return func(c *config) { c.maxPayload = bytes }
+	return face.MaxPayload(bytes)
 }
 
 // WithAsynchronousCommit has the transactions of handlers commit without waiting
@@ -49,7 +42,7 @@ func WithMaxPayload(bytes int) Option {
 // may hooks of [persistence.AfterCommit]. Producers' transactions stay as they are.
 // Other databases refuse it with persistence.ErrInvalid.
 func WithAsynchronousCommit() Option {
-	return func(c *config) { c.async = true }
+	return face.AsynchronousCommit()
 }
 
 // RetentionOption configures one run of retention. Each [Option] is one, too.
@@ -57,12 +50,9 @@ type RetentionOption interface {
 	applyToRetention(*retentionConfig)
 }
 
-type retentionConfig struct {
-	options []Option
-	persistence.RetentionOptions
-}
+type retentionConfig = face.Retention[Option]
 
-func (o Option) applyToRetention(c *retentionConfig) { c.options = append(c.options, o) }
+func (o Option) applyToRetention(c *retentionConfig) { c.Options = append(c.Options, o) }
 
 type retentionOption func(*persistence.RetentionOptions)
 
@@ -70,36 +60,24 @@ func (o retentionOption) applyToRetention(c *retentionConfig) { o(&c.RetentionOp
 
 // WithDryRun makes retention report what it would do, and do nothing.
 func WithDryRun() RetentionOption {
-	return retentionOption(func(o *persistence.RetentionOptions) { o.DryRun = true })
+	return retentionOption(face.DryRun())
 }
 
 // WithNoConsumers says that nobody reads the outbox through a dispatcher, so
 // that retention may drop events though no cursor has passed them.
 func WithNoConsumers() RetentionOption {
-	return retentionOption(func(o *persistence.RetentionOptions) { o.NoConsumers = true })
+	return retentionOption(face.NoConsumers())
 }
 
 // WithLockTimeout sets how long publishers and readers may have to wait for one
 // statement of retention; at least 1ms. The default is
 // [persistence.DefaultLockTimeout].
 func WithLockTimeout(d time.Duration) RetentionOption {
-	return retentionOption(func(o *persistence.RetentionOptions) { o.LockTimeout = cmp.Or(d, -1) })
+	return retentionOption(face.LockTimeout(d))
 }
 
 // WithKeepKeys sets how long retention keeps dedup keys after they were reserved;
 // greater than 0. The default is [persistence.DefaultKeepKeys], 30 days.
 func WithKeepKeys(d time.Duration) RetentionOption {
-	return retentionOption(func(o *persistence.RetentionOptions) { o.KeepKeys = cmp.Or(d, -1) })
-}
-
-func newConfig(opts []Option) config {
-	c := config{maxPayload: persistence.DefaultMaxPayload}
-	for i, opt := range opts {
-		if opt == nil {
-			c.invalid = fmt.Errorf("gormtx: %w: option %d is nil", persistence.ErrInvalid, i)
-			continue
-		}
-		opt(&c)
-	}
-	return c
+	return retentionOption(face.KeepKeys(d))
 }

@@ -25,15 +25,25 @@ func Tx(ctx context.Context) *gorm.DB {
 }
 
 // DB returns the transaction that ctx carries if it is one of db's database,
-// and otherwise db, for repositories that work both inside and outside of
-// Atomically.
+// also one that package sqltx opened, and otherwise db, for repositories that
+// work both inside and outside of Atomically. While such a transaction is open
+// and takes no statements any more, every statement fails as those of [Tx] do.
 func DB(ctx context.Context, db *gorm.DB) *gorm.DB {
-	if sqlDB, err := db.DB(); err == nil {
-		if current, err := persistence.Current(ctx, sqlDB); err == nil {
-			if t, ok := current.(*tx); ok {
-				return t.db.WithContext(ctx)
-			}
+	pool, err := db.DB()
+	if err != nil {
+		return db.WithContext(ctx)
+	}
+	current, err := persistence.Current(ctx, pool)
+	if err == nil {
+		if t, ok := current.(*tx); ok {
+			return t.db.WithContext(ctx)
 		}
+		if t, ok := current.(interface{ Handle() *stdsql.Handle }); ok {
+			return session(ctx, db, &connPool{t.Handle(), pool})
+		}
+	}
+	if persistence.Holds(ctx, pool) {
+		return outside().WithContext(ctx)
 	}
 	return db.WithContext(ctx)
 }
@@ -67,6 +77,6 @@ func WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
 		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB is no open transaction", persistence.ErrInvalid)
 	}
 	t := &tx{Tx: stdsql.Enlist(opened, dialect)}
-	t.db = session(ctx, db, &connPool{opened, t.Tx, pool.DB})
-	return persistence.Join(ctx, pool.DB, t), nil
+	t.db = session(ctx, db, &connPool{t.Handle(), pool})
+	return persistence.Join(ctx, pool, t), nil
 }

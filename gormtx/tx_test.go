@@ -223,7 +223,7 @@ func TestStatementsThatEndTheTransactionAreRefused(t *testing.T) {
 	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
 		for _, statement := range []string{"COMMIT", " rollback ", "ROLLBACK TRANSACTION", "end;", "BEGIN IMMEDIATE", "START TRANSACTION", "commit -- x"} {
 			require.ErrorIs(t, gormtx.Tx(ctx).Exec(statement).Error, persistence.ErrInTransaction, statement)
-			require.ErrorIs(t, gormtx.Tx(ctx).Raw(statement).Row().Err(), persistence.ErrNoTransaction, statement)
+			require.ErrorIs(t, gormtx.Tx(ctx).Raw(statement).Row().Err(), persistence.ErrInTransaction, statement)
 		}
 		return events.NewPublisher(outbox).Publish(ctx, event("a"))
 	}))

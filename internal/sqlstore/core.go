@@ -86,6 +86,9 @@ func (s *Store) checkConfig() error {
 	return nil
 }
 
+// Invalid returns what is wrong with the configuration, or nil.
+func (s *Store) Invalid() error { return s.cfg.Invalid }
+
 // Atomically implements persistence.Transactor.
 func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
 	if s.cfg.Invalid != nil {

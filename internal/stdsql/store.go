@@ -1,0 +1,21 @@
+package stdsql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// NewStore returns the stores of a database, which its pool stands for. Begin
+// opens a transaction, by [Begin].
+func NewStore(cfg sqlstore.Config, db *sql.DB, begin func(context.Context) (persistence.Tx, error)) *sqlstore.Store {
+	pool := Pool{db}
+	cfg.Database = db
+	cfg.Pool = pool
+	cfg.MaxConnections = pool.MaxConnections
+	cfg.Begin = begin
+	cfg.Session = func(ctx context.Context) (sqlstore.Session, error) { return OpenSession(ctx, db) }
+	return sqlstore.New(cfg)
+}

@@ -1,0 +1,89 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/onward-go/outbox/internal/face"
+	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/stdsql"
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Outbox is a transactor and all stores over one database. It is safe for
+// concurrent use. What is wrong with its options is returned by every call, as
+// [persistence.ErrInvalid]; what is wrong with its tables by the first, as
+// [persistence.ErrSchema].
+type Outbox struct {
+	persistence.Transactor
+	persistence.FaultJudge
+	persistence.TransactionLimit
+	persistence.OutboxStore
+	persistence.OutboxCursorStore
+	persistence.CursorAdmin
+	persistence.IdempotencyStore
+	persistence.OutboxRetention
+	persistence.DedupStore
+
+	store   *sqlstore.Store
+	db      *sql.DB
+	dialect *sqlstore.Dialect
+}
+
+// New returns the outbox of a database. It does not touch the database.
+//
+// Two values of one pool work together.
+func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
+	d := face.Dialect(string(dialect))
+	s := newStore(db, d, dialect, opts)
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, db, d}
+}
+
+// Migrate creates or upgrades the tables, in one transaction and under a lock,
+// so that replicas may start at once. It refuses a ctx that carries a
+// transaction with [persistence.ErrInTransaction], and tables that are newer
+// than this library with [persistence.ErrSchema]. On MySQL and MariaDB, where
+// DDL commits by itself, it is no transaction, but can be run again after a
+// failure.
+func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// Migrate creates or upgrades the tables; see [Outbox.Migrate].
+func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {
+	return New(db, dialect, opts...).Migrate(ctx)
+}
+
+// RunRetention makes partitions for the coming months and drops those that
+// ended longer than keep ago and hold nothing that a dispatcher still owes. It
+// frees the dedup keys that are old enough ([WithKeepKeys]); see
+// [persistence.Retain]. Call it from a scheduler of your own, daily or so.
+// Behind a transaction pooler it works, too. It is safe to run from several
+// replicas at once.
+//
+// The errors are [persistence.ErrOwed], [persistence.ErrLockTimeout],
+// [persistence.ErrInTransaction] if ctx carries a transaction,
+// [persistence.ErrInvalid] and [persistence.ErrSchema]. The report says what was
+// done before the error.
+func RunRetention(ctx context.Context, db *sql.DB, dialect Dialect, keep time.Duration, opts ...RetentionOption) (persistence.RetentionReport, error) {
+	var c retentionConfig
+	for i, opt := range opts {
+		if opt == nil {
+			return persistence.RetentionReport{}, face.NilOption("sqltx", i)
+		}
+		opt.applyToRetention(&c)
+	}
+	return persistence.Retain(ctx, New(db, dialect, c.Options...), keep, c.RetentionOptions)
+}
+
+func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sqlstore.Store {
+	switch {
+	case db == nil:
+		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: the *sql.DB is nil", persistence.ErrInvalid)})
+	case d == nil:
+		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
+	}
+	return stdsql.NewStore(face.New("sqltx", opts).Store(d), db, func(ctx context.Context) (persistence.Tx, error) {
+		return stdsql.Begin(ctx, db, d)
+	})
+}
