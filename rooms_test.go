@@ -29,7 +29,7 @@ var rooms = map[string][]string{
 	"outboxtest":        {"persistence", "events", "github.com/stretchr/testify"},
 	"internal/facetest": {"persistence", "outboxtest", "github.com/stretchr/testify"},
 	"internal/gormtest": {"internal/facetest", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
-	"internal/sqltest":  {"internal/facetest", "sqltx", "outboxtest"},
+	"internal/sqltest":  {"internal/facetest", "sqltx"},
 }
 
 type listed struct {

@@ -1,9 +1,12 @@
 package gormtest
 
-import "github.com/onward-go/outbox/gormtx"
+import (
+	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/internal/facetest"
+)
 
 // Naming is where the tables of an outbox are.
-type Naming struct{ Schema, Prefix string }
+type Naming facetest.Naming
 
 // Options returns the naming as options of gormtx.
 func (n Naming) Options() []gormtx.Option {
@@ -18,17 +21,4 @@ func (n Naming) Options() []gormtx.Option {
 }
 
 // Table returns the qualified name of a table.
-func (n Naming) Table(name string) string {
-	if n.Schema != "" {
-		return n.Schema + "." + n.Prefix + name
-	}
-	return n.Prefix + name
-}
-
-// quoted returns the qualified name of a table on PostgreSQL, quoted.
-func (n Naming) quoted(name string) string {
-	if n.Schema != "" {
-		return `"` + n.Schema + `"."` + n.Prefix + name + `"`
-	}
-	return `"` + n.Prefix + name + `"`
-}
+func (n Naming) Table(name string) string { return facetest.Naming(n).Table(name) }

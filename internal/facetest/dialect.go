@@ -1,12 +1,12 @@
-package gormtest
+package facetest
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
+	"strings"
 	"time"
 
-	"gorm.io/gorm"
-
-	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -14,16 +14,17 @@ import (
 type dialect struct {
 	tables         []string
 	upsert         string
-	endTransaction func(ctx context.Context, db *gorm.DB) error
-	failCommit     func(ctx context.Context, db *gorm.DB) error
+	endTransaction func(ctx context.Context, f Face) error
+	failCommit     func(ctx context.Context, f Face) error
 	time           func(persistence.Record) any
+	table          func(naming Naming, name string) string
 	oneWriter      bool
 	// partition cuts the first partition of a table; nil where there are none.
-	partition func(ctx context.Context, db *gorm.DB, naming Naming, table string, ends []time.Time) error
+	partition func(ctx context.Context, db *sql.DB, naming Naming, table string, ends []time.Time) error
 	// savepointsBlock may be nil.
-	savepointsBlock func(db *gorm.DB) bool
+	savepointsBlock func(db *sql.DB) bool
 	// snapshots may be nil.
-	snapshots func(db *gorm.DB) bool
+	snapshots func(db *sql.DB) bool
 }
 
 var dialects = map[string]dialect{
@@ -36,6 +37,7 @@ var dialects = map[string]dialect{
 		endTransaction: statement("SELECT pg_terminate_backend(pg_backend_pid())"),
 		failCommit:     statement("INSERT INTO outboxtest_child (k) VALUES ('missing')"),
 		time:           func(r persistence.Record) any { return r.CreatedTime },
+		table:          Naming.Quoted,
 		partition:      cutPostgres,
 	},
 	"sqlite": {
@@ -47,6 +49,7 @@ var dialects = map[string]dialect{
 		endTransaction: statement("INSERT OR ROLLBACK INTO outboxtest_state (k, v) VALUES (NULL, NULL)"),
 		failCommit:     statement("INSERT INTO outboxtest_child (k) VALUES ('missing')"),
 		time:           func(r persistence.Record) any { return r.CreatedTime.UnixMicro() },
+		table:          Naming.Quoted,
 		oneWriter:      true,
 	},
 	"mysql": {
@@ -62,10 +65,40 @@ var dialects = map[string]dialect{
 		snapshots:       snapshotIsolation,
 		partition:       cutMySQL,
 		time:            func(r persistence.Record) any { return r.CreatedTime.UTC().Format("2006-01-02 15:04:05.000000") },
+		table:           Naming.Table,
 	},
 }
 
 // statement runs one statement in the transaction.
-func statement(text string) func(context.Context, *gorm.DB) error {
-	return func(ctx context.Context, _ *gorm.DB) error { return gormtx.Tx(ctx).Exec(text).Error }
+func statement(text string) func(context.Context, Face) error {
+	return func(ctx context.Context, f Face) error { return f.Exec(ctx, text) }
+}
+
+// insert writes an event as a user's own statement does.
+func (d dialect) insert(ctx context.Context, f Face, r persistence.Record) error {
+	columns := []string{"id", "account_id", "aggregate_type", "aggregate_id", "event_type", "payload"}
+	values := []any{r.ID, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, r.Payload}
+	if !r.CreatedTime.IsZero() {
+		columns, values = append(columns, "created_time"), append(values, d.time(r))
+	}
+	places := strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")
+	query := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", d.table(f.Naming, "outbox"), strings.Join(columns, ", "), places)
+	_, err := f.Pool.ExecContext(ctx, Numbered(f.Dialect, query), values...)
+	return err
+}
+
+// Numbered returns a statement with the placeholders that the database's
+// drivers know.
+func Numbered(dialect, query string) string {
+	if dialect != "postgres" {
+		return query
+	}
+	var text strings.Builder
+	for i, part := range strings.Split(query, "?") {
+		if i > 0 {
+			fmt.Fprint(&text, "$", i)
+		}
+		text.WriteString(part)
+	}
+	return text.String()
 }
