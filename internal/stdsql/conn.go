@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 )
 
 // Statements is what runs statements: *sql.DB, *sql.Conn, *sql.Tx and what
@@ -70,12 +71,22 @@ func discard(conn *sql.Conn) {
 func exec(ctx context.Context, s Statements, query string, args ...any) (int64, error) {
 	result, err := s.ExecContext(ctx, query, args...)
 	if err != nil {
-		return 0, err
+		return 0, cancelled(ctx, err)
 	}
 	return result.RowsAffected()
 }
 
+// cancelled says that the context has ended, where a driver tells only what the
+// server said then, as lib/pq does.
+func cancelled(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}
+
 func forEachRow(ctx context.Context, s Statements, query string, args []any, row func(func(...any) error) error) (err error) {
+	defer func() { err = cancelled(ctx, err) }()
 	rows, err := s.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

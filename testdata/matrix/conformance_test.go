@@ -1,8 +1,11 @@
 package matrix
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +14,9 @@ import (
 
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/internal/facetest"
 	"github.com/onward-go/outbox/internal/gormtest"
+	"github.com/onward-go/outbox/internal/sqltest"
 	"github.com/onward-go/outbox/outboxtest"
 	"github.com/onward-go/outbox/testdata/servers"
 )
@@ -21,6 +26,7 @@ func TestMain(m *testing.M) { servers.Main(m) }
 // variant is a way to run the suite beside the default one.
 type variant struct {
 	name        string
+	face        string // or gormtx
 	mode        Mode // or the driver's default
 	noRetention bool
 	naming      gormtest.Naming
@@ -46,18 +52,41 @@ func variants(s Server) []variant {
 	for name, mode := range s.Modes {
 		all = append(all, variant{name: name, mode: mode, noRetention: !mode.Retention})
 	}
+	// Naming and pools are the core's, so the other faces have them from gormtx.
+	for _, face := range slices.Sorted(maps.Keys(faces)) {
+		if face != gormFace {
+			all = append(all, variant{name: "default", face: face})
+		}
+	}
+	for name, mode := range s.Drivers {
+		all = append(all, variant{name: name, face: "sqltx", mode: mode, noRetention: !mode.Retention})
+	}
 	return all
+}
+
+const gormFace = "gormtx"
+
+// faces are the ways to the outbox of a database, over the pool that GORM has
+// been given.
+var faces = map[string]func(testing.TB, *gorm.DB, gormtest.Naming) facetest.Face{
+	gormFace: gormtest.Face,
+	"sqltx": func(t testing.TB, db *gorm.DB, naming gormtest.Naming) facetest.Face {
+		pool, err := db.DB()
+		require.NoError(t, err)
+		return sqltest.Face(pool, db.Name(), facetest.Naming(naming))
+	},
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, server := range Servers {
 		for _, v := range variants(server) {
-			t.Run(server.Name+"/gormtx/"+v.name, func(t *testing.T) {
+			face := cmp.Or(v.face, gormFace)
+			t.Run(server.Name+"/"+face+"/"+v.name, func(t *testing.T) {
 				t.Parallel()
 				reused := newDatabases(t, server, v)
 				outboxtest.Run(t, func(t testing.TB) outboxtest.Backend {
-					backend := gormtest.Backend(t, reused.take(t), v.naming)
+					backend := faces[face](t, reused.take(t), v.naming).Backend(t)
 					if v.noRetention {
 						backend.Retention = nil
 					}

@@ -1,11 +1,13 @@
 package matrix
 
 import (
+	"database/sql"
 	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq" // the driver "postgres"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -27,6 +29,8 @@ type Server struct {
 	Open func(dsn string) gorm.Dialector
 	// Modes are other ways to connect to a database there.
 	Modes map[string]Mode
+	// Drivers are further drivers, for faces that do not come with one.
+	Drivers map[string]Mode
 	// Again says that another server of the same kind has all the variants.
 	Again bool
 	// Schemas says that it has schemas beside the default one.
@@ -102,6 +106,13 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 		// so pgx may not keep any.
 		"transaction pooler": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
 			return postgres.Open(servers.PgBouncer(t, dsn) + "&default_query_exec_mode=exec")
+		}},
+	}
+	s.Drivers = map[string]Mode{
+		"lib/pq": {Retention: true, Open: func(t testing.TB, dsn string) gorm.Dialector {
+			pool, err := sql.Open("postgres", dsn)
+			require.NoError(t, err)
+			return postgres.New(postgres.Config{Conn: pool})
 		}},
 	}
 	return s
