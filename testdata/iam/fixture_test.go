@@ -32,6 +32,20 @@ func wirings() []wiring {
 			open:      func(t testing.TB) fixture { return openGorm(t, server.Gorm(t)) },
 			oneWriter: server.OneWriter,
 		})
+		if server.Again {
+			continue
+		}
+		all = append(all, wiring{
+			name:      "sql/" + server.Name,
+			open:      func(t testing.TB) fixture { return openSQL(t, server.Gorm(t)) },
+			oneWriter: server.OneWriter,
+		})
+		for name, driver := range server.Drivers {
+			all = append(all, wiring{
+				name: "sql/" + server.Name + "/" + name,
+				open: func(t testing.TB) fixture { return openSQL(t, driver.Open(t, server.New(t))) },
+			})
+		}
 	}
 	return all
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { servers.Main(m) }
 type variant struct {
 	name        string
 	face        string // or gormtx
-	mode        Mode // or the driver's default
+	mode        Mode   // or the driver's default
 	noRetention bool
 	naming      gormtest.Naming
 	connections int
