@@ -60,19 +60,28 @@ func (f faulty) kill(ctx context.Context) error {
 	return f.db.WithContext(ctx).Exec(fmt.Sprintf(kill, id)).Error
 }
 
-// onServers runs a test on each server that can fail, over a network that can.
+// onServers runs a test on each server that can fail, over a network that can,
+// with each driver.
 func onServers(t *testing.T, test func(t *testing.T, f faulty, n *network)) {
 	for _, s := range Servers {
 		if s.Kind == nil {
 			continue // embedded: there is no connection to lose
 		}
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			server := servers.Get(t, s.Kind)
-			n := newNetwork(t, server.Addr)
-			dsn := strings.Replace(servers.CreateDatabase(t, server), server.Addr, n.addr, 1)
-			test(t, newFaulty(t, Open(t, s.Open(dsn), &gorm.Config{Logger: logger.Discard})), n)
-		})
+		run := func(name string, open func(t testing.TB, dsn string) gorm.Dialector) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				server := servers.Get(t, s.Kind)
+				n := newNetwork(t, server.Addr)
+				dsn := strings.Replace(servers.CreateDatabase(t, server), server.Addr, n.addr, 1)
+				test(t, newFaulty(t, Open(t, open(t, dsn), &gorm.Config{Logger: logger.Discard})), n)
+			})
+		}
+		run(s.Name, func(_ testing.TB, dsn string) gorm.Dialector { return s.Open(dsn) })
+		for name, driver := range s.Drivers {
+			if !s.Again {
+				run(s.Name+"/"+name, driver.Open)
+			}
+		}
 	}
 }
 
