@@ -13,18 +13,7 @@ import (
 )
 
 // wrapped is a transaction of a library that has no more than it must, as ent's.
-type wrapped struct{ tx *sql.Tx }
-
-func (w wrapped) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return w.tx.ExecContext(ctx, query, args...)
-}
-
-func (w wrapped) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return w.tx.QueryContext(ctx, query, args...)
-}
-
-func (w wrapped) Commit() error   { return w.tx.Commit() }
-func (w wrapped) Rollback() error { return w.tx.Rollback() }
+type wrapped struct{ sqltx.Transaction }
 
 // kinds are what may be enlisted.
 var kinds = map[string]func(*sql.Tx) sqltx.Transaction{
@@ -71,6 +60,39 @@ func TestWithTxEnlistsInATransactionOfTheUsers(t *testing.T) {
 			late(ctx)
 			require.Equal(t, []string{"committed"}, ids(t, db, "outbox"))
 			require.Equal(t, []string{"committed"}, ids(t, db, "users"))
+		})
+	}
+}
+
+// A row of a transaction that has no QueryRowContext is that of its
+// QueryContext.
+func TestARowOfAWrappedTransaction(t *testing.T) {
+	for name, d := range drivers {
+		t.Run(name, func(t *testing.T) {
+			db, outbox := migratedBy(t, d)
+			begun, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, begun.Rollback()) }()
+			ctx, err := outbox.WithTx(t.Context(), wrapped{begun})
+			require.NoError(t, err)
+			row := func(query string, args ...any) *sql.Row { return sqltx.Tx(ctx).QueryRowContext(ctx, query, args...) }
+
+			var (
+				number int64
+				real   float64
+				text   string
+				blob   []byte
+				null   sql.NullString
+			)
+			require.NoError(t, row("SELECT ?, 1.5, 'text', x'00ff', NULL UNION ALL SELECT 2, 2, '', '', ''", 1).Scan(&number, &real, &text, &blob, &null))
+			require.Equal(t, []any{int64(1), 1.5, "text", []byte{0, 255}, sql.NullString{}}, []any{number, real, text, blob, null})
+			require.ErrorIs(t, row("SELECT 1 WHERE 1 = 0").Scan(&number), sql.ErrNoRows)
+			require.ErrorContains(t, row("nonsense").Scan(&number), "nonsense")
+			require.ErrorContains(t, row("SELECT abs(-9223372036854775808)").Scan(&number), "overflow")
+			cancelled, cancel := context.WithCancel(ctx)
+			cancel()
+			require.ErrorIs(t, sqltx.Tx(ctx).QueryRowContext(cancelled, "SELECT 1").Scan(&number), context.Canceled)
+			require.NoError(t, row("SELECT 1").Scan(&number))
 		})
 	}
 }

@@ -77,6 +77,28 @@ func TestTheUsersOwnSQLTransaction(t *testing.T) {
 	})
 }
 
+// The error of a query may arrive with its rows, also where a row has to be made
+// of those.
+func TestPostgresRowOfAWrappedTransaction(t *testing.T) {
+	t.Parallel()
+	onDrivers(t, func(t *testing.T, _ Server, db *gorm.DB, pool *sql.DB, outbox *sqltx.Outbox) {
+		if db.Name() != "postgres" {
+			t.Skip("the error comes before the rows, or there is none")
+		}
+		tx, err := pool.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, tx.Rollback()) }()
+		ctx, err := outbox.WithTx(t.Context(), struct{ sqltx.Transaction }{tx})
+		require.NoError(t, err)
+		var n int
+		require.NoError(t, sqltx.Tx(ctx).QueryRowContext(ctx, "SELECT n FROM generate_series(7, 9) AS n").Scan(&n))
+		require.Equal(t, 7, n)
+		err = sqltx.Tx(ctx).QueryRowContext(ctx, "SELECT 1 / n FROM generate_series(0, 9) AS n").Scan(&n)
+		require.ErrorContains(t, err, "division by zero")
+		require.ErrorIs(t, events.NewPublisher(outbox).Publish(ctx, newEvents(1)...), persistence.ErrNoTransaction)
+	})
+}
+
 // What a service publishes through one face, it dispatches through another.
 func TestFacesShareTheTables(t *testing.T) {
 	t.Parallel()
