@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,8 @@ type settings struct {
 	rows     int
 	backlog  int
 	figures  []string
+	// contenders are those that run on the server.
+	contenders []contender
 }
 
 func main() {
@@ -43,12 +46,13 @@ func main() {
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
+	chosen := flag.String("contenders", "gormtx,watermill,river", "the libraries to measure; the others than gormtx run on postgres only")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
 	for name := range strings.SplitSeq(*names, ",") {
-		if err = run(ctx, name, s); err != nil {
+		if err = run(ctx, name, strings.Split(*chosen, ","), s); err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 			break
 		}
@@ -60,10 +64,19 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, s settings) error {
+func run(ctx context.Context, name string, chosen []string, s settings) error {
 	family, ok := families[name]
 	if !ok {
 		return errors.New("no benchmark for this server")
+	}
+	for _, want := range chosen {
+		i := slices.IndexFunc(contenders, func(c contender) bool { return c.name == want })
+		if i < 0 {
+			return fmt.Errorf("no contender %q", want)
+		}
+		if contenders[i].runsOn(name) {
+			s.contenders = append(s.contenders, contenders[i])
+		}
 	}
 	kind, err := servers.Lookup(name)
 	if err != nil {
@@ -91,19 +104,29 @@ func run(ctx context.Context, name string, s settings) error {
 type figure func(context.Context, family, *servers.Server, settings) error
 
 var figureByName = map[string]figure{
-	"publish":        measurePublish,
-	single.name:      measureEngine(single),
-	batchOfRows.name: measureEngine(batchOfRows),
-	batchOfSets.name: measureEngine(batchOfSets),
-	"wake":           measureWake,
-	"memory":         measureMemory,
-	"poison":         measurePoison,
-	"open":           measureOpen,
-	"retention":      measureRetention,
+	"publish":    measurePublish,
+	"dispatch":   measureEngine("dispatch"),
+	"batch-rows": measureEngine("batch-rows"),
+	"batch-sets": measureEngine("batch-sets"),
+	"wake":       measureWake,
+	"memory":     ours(measureMemory),
+	"poison":     ours(measurePoison),
+	"open":       ours(measureOpen),
+	"retention":  ours(measureRetention),
+}
+
+// ours is a figure of this library alone.
+func ours(measure figure) figure {
+	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
+		if !slices.ContainsFunc(s.contenders, func(c contender) bool { return c.name == gormtxContender.name }) {
+			return nil
+		}
+		return measure(ctx, f, server, s)
+	}
 }
 
 // measureEach prints a ratio for each of some concurrencies.
-func measureEach(ctx context.Context, f family, server *servers.Server, what string, measure func(*benchmark, int) (float64, error)) error {
+func measureEach(ctx context.Context, f family, server *servers.Server, what, name string, measure func(*benchmark, int) (float64, error)) error {
 	for _, concurrency := range []int{1, 4, 16} {
 		b, err := open(ctx, f, server.DSN, concurrency)
 		if err != nil {
@@ -112,25 +135,46 @@ func measureEach(ctx context.Context, f family, server *servers.Server, what str
 		ratio, err := measure(b, concurrency)
 		b.close()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Printf("bench %s gormtx %s c=%d ratio=%.2f\n", what, server.Name, concurrency, ratio)
+		fmt.Printf("bench %s %s %s c=%d ratio=%.2f\n", what, name, server.Name, concurrency, ratio)
 	}
 	return nil
 }
 
 func measurePublish(ctx context.Context, f family, server *servers.Server, s settings) error {
-	return measureEach(ctx, f, server, "publish", func(b *benchmark, concurrency int) (float64, error) {
-		return compare(ctx, s.duration, side{b.publish, concurrency}, side{b.bareInsert, concurrency})
-	})
+	for _, c := range s.contenders {
+		if err := measureEach(ctx, f, server, "publish", c.name, func(b *benchmark, concurrency int) (float64, error) {
+			p, err := c.publisher(ctx, b, concurrency)
+			if err != nil {
+				return 0, err
+			}
+			defer p.close()
+			return compare(ctx, s.duration, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// measureEngine compares the dispatcher with the limit, in one discipline.
-func measureEngine(how discipline) figure {
+// measureEngine compares the libraries with the limit, in the disciplines of a
+// figure.
+func measureEngine(what string) figure {
 	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
-		return measureEach(ctx, f, server, how.name, func(b *benchmark, concurrency int) (float64, error) {
-			return b.compareEngine(ctx, how, s.duration, concurrency)
-		})
+		for _, c := range s.contenders {
+			for _, how := range c.disciplines {
+				if how.figure != what {
+					continue
+				}
+				if err := measureEach(ctx, f, server, what, how.name, func(b *benchmark, concurrency int) (float64, error) {
+					return b.compareEngine(ctx, how, s.duration, concurrency)
+				}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}
 }
 
