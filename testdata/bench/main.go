@@ -1,15 +1,28 @@
-// Command bench compares the library with the same transactions written by
-// hand, side by side in one run, since machines are noisy and ratios are not:
+// Command bench compares libraries with the same transactions written by hand,
+// side by side in one run, since machines are noisy and ratios are not:
 //
 //	bench publish gormtx mysql c=16 ratio=0.93
+//	bench dispatch river postgres c=4 ratio=0.23
 //
-// A ratio is the library's rate over the rate without it: publish over the same
-// transaction with a bare INSERT, dispatch over the handler's transaction by hand
-// in as many goroutines. Poison is the rate of healthy aggregates beside one that
-// fails, over that without it; open the 99th percentile of the time from commit to
-// handler beside a producer that stays open, over that without it; retention the
-// time to drop a large partition over that to drop a small one. The servers come
-// from package servers.
+// A ratio is a library's rate over the rate without it: publish over the same
+// transaction with a bare INSERT through the same driver; dispatch, batch-rows and
+// batch-sets over the handler's transaction by hand, a marker and a change, in as
+// many goroutines. Wake is the time from commit to handler.
+//
+// The contenders are this library, gormtx, and on PostgreSQL watermill-sql and
+// River. Each is measured in its own discipline, the way in which it says that an
+// effect is exactly-once, and each has a file that says what that is. They take
+// turns with the hand-written transactions: a handler's transaction begins and ends
+// within the contender's turn. In the end the changes in the database, the events
+// that the handlers have counted and those that the library holds for done must be
+// the same number, or the program fails.
+//
+// The other figures are this library's alone. Poison is the rate of healthy
+// aggregates beside one that fails, over that without it; open the 99th percentile
+// of the time from commit to handler beside a producer that stays open, over that
+// without it; retention the time to drop a large partition over that to drop a
+// small one. The servers come from package servers. What the figures mean is in
+// docs/benchmarks.md.
 package main
 
 import (

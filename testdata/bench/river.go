@@ -19,8 +19,8 @@ import (
 
 // riverContender is River, a queue of jobs: a job an event, in no order. With
 // JobCompleteTx a job is completed in its handler's transaction, which makes its
-// effect exactly-once. Without, River completes many at once later, at least once;
-// the handler writes the marker of the limit, to be as good.
+// effect exactly-once. Without, River completes many at once, later: a job runs at
+// least once, and only a marker of the handler's own makes its effect exactly-once.
 var riverContender = contender{
 	name:    "river",
 	servers: []string{"postgres"},
@@ -164,9 +164,14 @@ func completeTx(q *riverQueue, ctx context.Context, tx pgx.Tx, j *river.Job[job]
 	return err
 }
 
-// markTx leaves the job to be completed later, and writes a marker.
+// markTx leaves the job to be completed later, and writes the marker of the limit,
+// by which a second try of the job does nothing.
 func markTx(q *riverQueue, ctx context.Context, tx pgx.Tx, j *river.Job[job]) error {
-	return execute(ctx, tx, q.mark(fmt.Sprint(j.ID)), q.effect(j.Args.Counter))
+	marked, err := tx.Exec(ctx, q.expand("INSERT INTO {prefix}marker VALUES ($1, $2, 'count') ON CONFLICT DO NOTHING"), j.CreatedAt, fmt.Sprint(j.ID))
+	if err != nil || marked.RowsAffected() == 0 {
+		return err
+	}
+	return execute(ctx, tx, q.effect(j.Args.Counter))
 }
 
 // wakeRiver starts a client that hears of new jobs by LISTEN.
