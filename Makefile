@@ -8,6 +8,9 @@ empty :=
 space := $(empty) $(empty)
 LIST = $(subst $(space),$(comma),$(SERVERS))
 
+# The library, its tests, and the benchmark with the libraries beside it.
+MODULES = . testdata testdata/bench
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench stress prove servers clean
 
@@ -20,18 +23,17 @@ demo: ## the main job, to watch: suspend thousands of users, kill the dispatcher
 test: servers ## all tests with the race detector; installs and starts the servers it needs
 	$(GO) test -race ./...
 	cd testdata && $(GO) run ./servers/with -servers $(LIST) -- $(GO) test -race -p 2 -parallel 4 -timeout 30m ./...
+	cd testdata/bench && $(GO) test -race ./...
 
 check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
-	$(GO) vet ./... && cd testdata && $(GO) vet ./...
-	bin/staticcheck ./... && cd testdata && ../bin/staticcheck ./...
-	$(GO) mod tidy -diff && cd testdata && $(GO) mod tidy -diff
+	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 	$(GO) test -count=1 -run 'TestRooms|TestCore|TestDocs' .
 	CGO_ENABLED=0 $(GO) test -count=1 ./...
 
-bench: servers ## ratios against the same transaction without the library, on PostgreSQL, MySQL and MariaDB
+bench: servers ## ratios against the same transaction without the library, on PostgreSQL (with other libraries beside), MySQL and MariaDB
 	cd testdata && for server in postgres mysql mariadb; do \
-		$(GO) run ./servers/with -servers $$server -- $(GO) run ./bench -servers $$server || exit 1; done
+		$(GO) run ./servers/with -servers $$server -- $(GO) -C bench run . -servers $$server || exit 1; done
 
 stress: servers ## 200,000 events and more in each isolation level, a hot aggregate, the controls that must lose, ten million rows, 200 dispatchers killed
 	cd testdata && for server in postgres mysql mariadb; do \

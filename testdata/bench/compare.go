@@ -16,6 +16,7 @@ type operation func(ctx context.Context) (int, error)
 type side struct {
 	operation   operation
 	concurrency int
+	prepare     func(ctx context.Context) error // before each turn, off the clock; or nil
 }
 
 // pairs is how often the two sides run side by side.
@@ -31,6 +32,11 @@ func compare(ctx context.Context, duration time.Duration, one, other side) (floa
 		var rates [2]float64
 		for turn := range sides {
 			side := (pair + turn) % 2 // neither is always the first
+			if prepare := sides[side].prepare; prepare != nil {
+				if err := prepare(ctx); err != nil {
+					return 0, err
+				}
+			}
 			start := time.Now()
 			n, err := repeat(ctx, turnOf(duration), sides[side])
 			if err != nil {

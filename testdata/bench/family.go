@@ -18,8 +18,9 @@ type family struct {
 	dialector func(dsn string) gorm.Dialector
 	// database names a database where the server's DSN does not.
 	database func(ctx context.Context, dsn string) (string, error)
-	// tables are the tables by hand. The bare one is partitioned like the
-	// outbox, so that the bare insert pays for that, too.
+	// tables are the tables by hand: counters that producers and the limit
+	// change, and those that the handlers of contenders do. The bare one is
+	// partitioned like the outbox, so that the bare insert pays for that, too.
 	tables     []string
 	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
 	marker     string // event id
@@ -29,10 +30,15 @@ type family struct {
 	driver func(ctx context.Context, dsn string, connections int) (hand, error)
 }
 
-// hand runs the statements of marker and update in a transaction, with nothing
-// but the driver.
+// statement is an SQL statement and its arguments.
+type statement struct {
+	query string
+	args  []any
+}
+
+// hand runs statements in a transaction, with nothing but the driver.
 type hand struct {
-	transaction func(ctx context.Context, marker, update, event string, counter int) error
+	transaction func(ctx context.Context, statements ...statement) error
 	close       func()
 }
 
@@ -42,15 +48,16 @@ var (
 		database:  func(_ context.Context, dsn string) (string, error) { return dsn, nil },
 		tables: []string{
 			"CREATE TABLE {prefix}counter (id int PRIMARY KEY, n bigint NOT NULL)",
+			"CREATE TABLE {prefix}effect (id int PRIMARY KEY, n bigint NOT NULL)",
 			"CREATE TABLE {prefix}marker (created_time timestamptz, event_id text, handler text, PRIMARY KEY (created_time, event_id, handler))",
 			"CREATE TABLE {prefix}bare (LIKE {prefix}outbox INCLUDING CONSTRAINTS INCLUDING INDEXES) PARTITION BY RANGE (created_time)",
 			"ALTER TABLE {prefix}bare ALTER created_time SET DEFAULT clock_timestamp()",
 			"CREATE TABLE {prefix}bare_pmax PARTITION OF {prefix}bare DEFAULT",
 		},
-		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES (?, ?, ?, ?, ?, ?)",
+		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES ($1, $2, $3, $4, $5, $6)",
 		marker:     "INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
-		updateAll:  "UPDATE {prefix}counter AS c SET n = c.n + k.n FROM json_to_recordset(?::json) AS k(id int, n bigint) WHERE c.id = k.id",
+		updateAll:  "UPDATE {prefix}effect AS c SET n = c.n + k.n FROM json_to_recordset(?::json) AS k(id int, n bigint) WHERE c.id = k.id",
 		driver:     pgxByHand,
 	}
 	mysqlFamily = family{
@@ -60,13 +67,14 @@ var (
 		},
 		tables: []string{
 			"CREATE TABLE {prefix}counter (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
+			"CREATE TABLE {prefix}effect (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
 			"CREATE TABLE {prefix}marker LIKE {prefix}outbox_idempotency",
 			"CREATE TABLE {prefix}bare LIKE {prefix}outbox",
 		},
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
 		marker:     "INSERT INTO {prefix}marker (created_time, event_id, handler) VALUES (UTC_TIMESTAMP(6), ?, 'count')",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
-		updateAll:  "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id INT PATH '$.id', n BIGINT PATH '$.n')) AS k JOIN {prefix}counter AS c ON c.id = k.id SET c.n = c.n + k.n",
+		updateAll:  "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id INT PATH '$.id', n BIGINT PATH '$.n')) AS k JOIN {prefix}effect AS c ON c.id = k.id SET c.n = c.n + k.n",
 		driver:     sqlByHand,
 	}
 	families = map[string]family{"postgres": pgFamily, "mysql": mysqlFamily, "mariadb": mysqlFamily}
@@ -82,15 +90,18 @@ func pgxByHand(ctx context.Context, dsn string, connections int) (hand, error) {
 	if err != nil {
 		return hand{}, err
 	}
-	return hand{func(ctx context.Context, marker, update, event string, counter int) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, marker, event); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, update, counter)
-			return err
-		})
+	return hand{func(ctx context.Context, statements ...statement) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return execute(ctx, tx, statements...) })
 	}, pool.Close}, nil
+}
+
+func execute(ctx context.Context, tx pgx.Tx, statements ...statement) error {
+	for _, s := range statements {
+		if _, err := tx.Exec(ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sqlByHand(_ context.Context, dsn string, connections int) (hand, error) {
@@ -99,17 +110,16 @@ func sqlByHand(_ context.Context, dsn string, connections int) (hand, error) {
 		return hand{}, err
 	}
 	pool.SetMaxIdleConns(connections)
-	return hand{func(ctx context.Context, marker, update, event string, counter int) error {
+	return hand{func(ctx context.Context, statements ...statement) error {
 		tx, err := pool.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() // does nothing after the commit
-		if _, err := tx.ExecContext(ctx, marker, event); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, update, counter); err != nil {
-			return err
+		for _, s := range statements {
+			if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
+				return err
+			}
 		}
 		return tx.Commit()
 	}, func() { _ = pool.Close() }}, nil // the process ends

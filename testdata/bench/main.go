@@ -1,15 +1,28 @@
-// Command bench compares the library with the same transactions written by
-// hand, side by side in one run, since machines are noisy and ratios are not:
+// Command bench compares libraries with the same transactions written by hand,
+// side by side in one run, since machines are noisy and ratios are not:
 //
 //	bench publish gormtx mysql c=16 ratio=0.93
+//	bench dispatch river postgres c=4 ratio=0.23
 //
-// A ratio is the library's rate over the rate without it: publish over the same
-// transaction with a bare INSERT, dispatch over the handler's transaction by hand
-// in as many goroutines. Poison is the rate of healthy aggregates beside one that
-// fails, over that without it; open the 99th percentile of the time from commit to
-// handler beside a producer that stays open, over that without it; retention the
-// time to drop a large partition over that to drop a small one. The servers come
-// from package servers.
+// A ratio is a library's rate over the rate without it: publish over the same
+// transaction with a bare INSERT through the same driver; dispatch, batch-rows and
+// batch-sets over the handler's transaction by hand, a marker and a change, in as
+// many goroutines. Wake is the time from commit to handler.
+//
+// The contenders are this library, gormtx, and on PostgreSQL watermill-sql and
+// River. Each is measured in its own discipline, the way in which it says that an
+// effect is exactly-once, and each has a file that says what that is. They take
+// turns with the hand-written transactions: a handler's transaction begins and ends
+// within the contender's turn. In the end the changes in the database, the events
+// that the handlers have counted and those that the library holds for done must be
+// the same number, or the program fails.
+//
+// The other figures are this library's alone. Poison is the rate of healthy
+// aggregates beside one that fails, over that without it; open the 99th percentile
+// of the time from commit to handler beside a producer that stays open, over that
+// without it; retention the time to drop a large partition over that to drop a
+// small one. The servers come from package servers. What the figures mean is in
+// docs/benchmarks.md.
 package main
 
 import (
@@ -19,6 +32,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +47,8 @@ type settings struct {
 	rows     int
 	backlog  int
 	figures  []string
+	// contenders are those that run on the server.
+	contenders []contender
 }
 
 func main() {
@@ -44,6 +60,7 @@ func main() {
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
+	chosen := flag.String("contenders", "gormtx,watermill,river", "the libraries to measure; the others than gormtx run on postgres only")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -52,7 +69,7 @@ func main() {
 		if err != nil {
 			break
 		}
-		if err = run(ctx, name, s); err != nil {
+		if err = run(ctx, name, strings.Split(*chosen, ","), s); err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -64,10 +81,19 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, s settings) error {
+func run(ctx context.Context, name string, chosen []string, s settings) error {
 	family, ok := families[name]
 	if !ok {
 		return errors.New("no benchmark for this server")
+	}
+	for _, want := range chosen {
+		i := slices.IndexFunc(contenders, func(c contender) bool { return c.name == want })
+		if i < 0 {
+			return fmt.Errorf("no contender %q", want)
+		}
+		if contenders[i].runsOn(name) {
+			s.contenders = append(s.contenders, contenders[i])
+		}
 	}
 	kind, err := servers.Lookup(name)
 	if err != nil {
@@ -95,19 +121,29 @@ func run(ctx context.Context, name string, s settings) error {
 type figure func(context.Context, family, *servers.Server, settings) error
 
 var figureByName = map[string]figure{
-	"publish":        measurePublish,
-	single.name:      measureEngine(single),
-	batchOfRows.name: measureEngine(batchOfRows),
-	batchOfSets.name: measureEngine(batchOfSets),
-	"wake":           measureWake,
-	"memory":         measureMemory,
-	"poison":         measurePoison,
-	"open":           measureOpen,
-	"retention":      measureRetention,
+	"publish":    measurePublish,
+	"dispatch":   measureEngine("dispatch"),
+	"batch-rows": measureEngine("batch-rows"),
+	"batch-sets": measureEngine("batch-sets"),
+	"wake":       measureWake,
+	"memory":     ours(measureMemory),
+	"poison":     ours(measurePoison),
+	"open":       ours(measureOpen),
+	"retention":  ours(measureRetention),
+}
+
+// ours is a figure of this library alone.
+func ours(measure figure) figure {
+	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
+		if !slices.ContainsFunc(s.contenders, func(c contender) bool { return c.name == gormtxContender.name }) {
+			return nil
+		}
+		return measure(ctx, f, server, s)
+	}
 }
 
 // measureEach prints a ratio for each of some concurrencies.
-func measureEach(ctx context.Context, f family, server *servers.Server, what string, measure func(*benchmark, int) (float64, error)) error {
+func measureEach(ctx context.Context, f family, server *servers.Server, what, name string, measure func(*benchmark, int) (float64, error)) error {
 	for _, concurrency := range []int{1, 4, 16} {
 		b, err := open(ctx, f, server.DSN, concurrency)
 		if err != nil {
@@ -116,25 +152,46 @@ func measureEach(ctx context.Context, f family, server *servers.Server, what str
 		ratio, err := measure(b, concurrency)
 		b.close()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Printf("bench %s gormtx %s c=%d ratio=%.2f\n", what, server.Name, concurrency, ratio)
+		fmt.Printf("bench %s %s %s c=%d ratio=%.2f\n", what, name, server.Name, concurrency, ratio)
 	}
 	return nil
 }
 
 func measurePublish(ctx context.Context, f family, server *servers.Server, s settings) error {
-	return measureEach(ctx, f, server, "publish", func(b *benchmark, concurrency int) (float64, error) {
-		return compare(ctx, s.duration, side{b.publish, concurrency}, side{b.bareInsert, concurrency})
-	})
+	for _, c := range s.contenders {
+		if err := measureEach(ctx, f, server, "publish", c.name, func(b *benchmark, concurrency int) (float64, error) {
+			p, err := c.publisher(ctx, b, concurrency)
+			if err != nil {
+				return 0, err
+			}
+			defer p.close()
+			return compare(ctx, s.duration, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// measureEngine compares the dispatcher with the limit, in one discipline.
-func measureEngine(how discipline) figure {
+// measureEngine compares the libraries with the limit, in the disciplines of a
+// figure.
+func measureEngine(what string) figure {
 	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
-		return measureEach(ctx, f, server, how.name, func(b *benchmark, concurrency int) (float64, error) {
-			return b.compareEngine(ctx, how, s.duration, concurrency)
-		})
+		for _, c := range s.contenders {
+			for _, how := range c.disciplines {
+				if how.figure != what {
+					continue
+				}
+				if err := measureEach(ctx, f, server, what, how.name, func(b *benchmark, concurrency int) (float64, error) {
+					return b.compareEngine(ctx, how, s.duration, concurrency)
+				}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}
 }
 

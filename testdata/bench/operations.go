@@ -30,6 +30,7 @@ type benchmark struct {
 	outbox    *gormtx.Outbox
 	publisher *events.Publisher
 	prefix    string
+	dsn       string
 }
 
 func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmark, error) {
@@ -38,6 +39,7 @@ func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmar
 	if err != nil {
 		return nil, err
 	}
+	b.dsn = dsn
 	if b.db, err = gorm.Open(f.dialector(dsn), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true}); err != nil {
 		return nil, err
 	}
@@ -57,8 +59,10 @@ func open(ctx context.Context, f family, dsn string, concurrency int) (*benchmar
 		}
 	}
 	for id := range counters {
-		if err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}counter VALUES (?, 0)"), id).Error; err != nil {
-			return nil, err
+		for _, table := range []string{"counter", "effect"} {
+			if err := b.db.WithContext(ctx).Exec(b.expand("INSERT INTO {prefix}"+table+" VALUES (?, 0)"), id).Error; err != nil {
+				return nil, err
+			}
 		}
 	}
 	b.publisher = events.NewPublisher(b.outbox)
@@ -99,9 +103,24 @@ func (b *benchmark) bareInsert(ctx context.Context) (int, error) {
 		if err := b.change(tx, mathrand.IntN(counters)); err != nil {
 			return err
 		}
-		return tx.Exec(b.expand(b.family.bareInsert),
-			events.NewID(), "", event.AggregateType, event.AggregateID, event.Type, event.Payload).Error
+		insert := b.insert()
+		return tx.Exec(insert.query, insert.args...).Error
 	})
+}
+
+// bareInsertByHand is the same transaction with nothing but the driver.
+func (b *benchmark) bareInsertByHand(ctx context.Context) (int, error) {
+	return 1, b.hand.transaction(ctx, b.update(mathrand.IntN(counters)), b.insert())
+}
+
+// update is the change by hand.
+func (b *benchmark) update(counter int) statement {
+	return statement{b.expand(b.family.update), []any{counter}}
+}
+
+// insert is the INSERT of a new event.
+func (b *benchmark) insert() statement {
+	return statement{b.expand(b.family.bareInsert), []any{events.NewID(), "", event.AggregateType, event.AggregateID, event.Type, event.Payload}}
 }
 
 // fill publishes enough for dispatch, and waits until the safe mark has passed
@@ -129,8 +148,13 @@ func (b *benchmark) fill(ctx context.Context, n int) error {
 	return err
 }
 
+// mark is the marker of an event.
+func (b *benchmark) mark(id string) statement {
+	return statement{b.expand(b.marker), []any{id}}
+}
+
 // handWritten is the limit: the handler's transaction, marker and all, without
 // any library but the driver.
 func (b *benchmark) handWritten(ctx context.Context) (int, error) {
-	return 1, b.hand.transaction(ctx, b.expand(b.marker), b.expand(b.family.update), events.NewID(), mathrand.IntN(counters))
+	return 1, b.hand.transaction(ctx, b.mark(events.NewID()), b.update(mathrand.IntN(counters)))
 }
