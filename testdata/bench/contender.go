@@ -55,8 +55,9 @@ type waker struct {
 	name string
 	// samples is how often it is woken.
 	samples int
-	// rest is how long it has nothing to do in between, at most: as long as it
-	// sleeps, so that an event finds it at any time of its sleep.
+	// rest is how long it has nothing to do in between, at least, and at most twice
+	// that. It is not less than the library sleeps, so that an event finds it at any
+	// time of its sleep, nor than it holds notifications back.
 	rest time.Duration
 	// start returns how to publish an event in a transaction. The handler enters.
 	start func(ctx context.Context, b *benchmark, enter func()) (publish func(context.Context) error, stop func() error, err error)

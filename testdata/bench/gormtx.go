@@ -23,7 +23,7 @@ var gormtxContender = contender{
 	},
 	wakers: []waker{
 		{"gormtx", 300, 20 * time.Millisecond, wakeDispatcher(true)},
-		{"gormtx-poll", 60, time.Second, wakeDispatcher(false)},
+		{"gormtx-poll", 40, time.Second, wakeDispatcher(false)},
 	},
 	publisher: func(_ context.Context, b *benchmark, _ int) (publisher, error) {
 		return publisher{b.publish, b.bareInsert, func() {}}, nil

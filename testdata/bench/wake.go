@@ -53,7 +53,7 @@ func (b *benchmark) wake(ctx context.Context, w waker) (delays []time.Duration, 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		time.Sleep(20*time.Millisecond + mathrand.N(w.rest)) // it comes to rest
+		time.Sleep(w.rest + mathrand.N(w.rest)) // it comes to rest
 	}
 	return delays, nil
 }

@@ -31,7 +31,7 @@ var watermillContender = contender{
 	},
 	wakers: []waker{
 		{"watermill", 300, watermillPoll, wakeWatermill(watermillPoll)},
-		{"watermill-default", 60, time.Second, wakeWatermill(0)},
+		{"watermill-default", 40, time.Second, wakeWatermill(0)},
 	},
 	publisher: publishWatermill,
 }
