@@ -73,9 +73,7 @@ func (o replay) do(m *machine) {
 		return
 	}
 	keeps := r.keeps // a replay needs no lease, and gives none back
-	r.replays = l.Marker()
 	r.start(false, func(ctx context.Context) error {
-		defer func() { r.replays = persistence.Marker{} }()
 		err := r.d.Replay(ctx, l.Marker())
 		m.log("   %s: the replay ends: %v", r, err)
 		if errors.Is(err, persistence.ErrInvalid) && l.Handler == "B" && !r.config.upgraded {
@@ -83,6 +81,6 @@ func (o replay) do(m *machine) {
 		}
 		return err
 	})
-	r.keeps = keeps
+	r.keeps, r.replays = keeps, l.Marker()
 	m.advance(r, o.calls, o.seed)
 }

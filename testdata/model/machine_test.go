@@ -50,6 +50,7 @@ func (m *machine) stop() {
 	for len(m.open) > 0 {
 		m.end(m.open[0], true)
 	}
+	m.meet()
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	if m.close != nil {
@@ -85,11 +86,18 @@ func (m *machine) violated(format string, args ...any) {
 
 // sleep lets time pass, also for the database.
 func (m *machine) sleep(d time.Duration) {
+	m.meet()
 	time.Sleep(d)
 	if m.pass != nil {
 		m.pass(d)
 	}
 	synctest.Wait()
+}
+
+// meet orders what was read here before what a timer makes a replica write.
+func (m *machine) meet() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 }
 
 // advance lets a number of a replica's calls through, or, if it is 0, all until

@@ -129,7 +129,7 @@ var (
 // start begins a pass or Poll, on a goroutine of its own.
 func (r *replica) start(polls bool, run func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.busy, r.polls, r.fencedOff, r.keeps, r.cancel = true, polls, false, false, cancel
+	r.busy, r.polls, r.fencedOff, r.keeps, r.cancel, r.replays = true, polls, false, false, cancel, persistence.Marker{}
 	go func() {
 		defer cancel()
 		r.ended(run(ctx))
@@ -138,7 +138,9 @@ func (r *replica) start(polls bool, run func(ctx context.Context) error) {
 
 // ended is called with what a pass, or Poll, returns.
 func (r *replica) ended(err error) {
+	r.m.mu.Lock()
 	r.busy, r.last = false, err
+	r.m.mu.Unlock()
 	switch {
 	case r.crashed() || r.polls:
 	case r.fencedOff && !errors.Is(err, persistence.ErrLeaseLost):
