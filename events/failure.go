@@ -50,7 +50,7 @@ func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause erro
 		}
 		return t.giveUp(r, dl, cause)
 	}
-	if !entered || t.d.isTransient(cause) && !errors.Is(cause, errHandlerTimeout) {
+	if !entered || t.d.isFault(cause) {
 		if dl.faults++; dl.faults%faultsPerAttempt != 0 {
 			return t.postpone(r, dl, cause)
 		}
@@ -160,17 +160,23 @@ func where(r persistence.Record, dl *delivery) string {
 
 // about returns the attributes of what is logged about a delivery.
 func (d *Dispatcher) about(r persistence.Record, dl *delivery, cause error) []slog.Attr {
+	return append(d.aboutHandler(r, dl.name, dl.failures), slog.Int("max_attempts", d.maxAttempts), slog.Any("error", cause))
+}
+
+// aboutHandler returns those of a handler and its event.
+func (d *Dispatcher) aboutHandler(r persistence.Record, handler string, attempts int) []slog.Attr {
 	return []slog.Attr{
 		slog.String("dispatcher", d.name), slog.String("event_id", r.ID), slog.String("event_type", r.EventType),
-		slog.String("aggregate_type", r.AggregateType), slog.String("aggregate_id", r.AggregateID), slog.String("handler", dl.name),
-		slog.Int("attempts", dl.failures), slog.Int("max_attempts", d.maxAttempts), slog.Any("error", cause),
+		slog.String("aggregate_type", r.AggregateType), slog.String("aggregate_id", r.AggregateID), slog.String("handler", handler),
+		slog.Int("attempts", attempts),
 	}
 }
 
-// isTransient reports whether an error is not the event's fault.
-func (d *Dispatcher) isTransient(err error) bool {
+// isFault reports whether a handler's error is not the event's fault.
+func (d *Dispatcher) isFault(err error) bool {
 	judge, ok := d.tx.(persistence.FaultJudge)
-	return ok && judge.IsTransient(err)
+	_, isPermanent := errors.AsType[*permanent](err)
+	return ok && judge.IsTransient(err) && !isPermanent && !errors.Is(err, errHandlerTimeout)
 }
 
 // clean makes an error's text fit for every database: valid UTF-8, no NUL,

@@ -101,18 +101,7 @@ func (d *Dispatcher) subscription(l persistence.DeadLetter) (subscription, bool)
 	return subscriptions[i], true
 }
 
-// isFault reports whether a handler's error is not the event's fault.
-func (d *Dispatcher) isFault(err error) bool {
-	_, isPermanent := errors.AsType[*permanent](err)
-	return !isPermanent && d.isTransient(err) && !errors.Is(err, errHandlerTimeout)
-}
-
 // aboutLetter returns the attributes of what is logged about a replay.
 func (d *Dispatcher) aboutLetter(l persistence.DeadLetter) []slog.Attr {
-	r := l.Record
-	return []slog.Attr{
-		slog.String("dispatcher", d.name), slog.String("event_id", r.ID), slog.String("event_type", r.EventType),
-		slog.String("aggregate_type", r.AggregateType), slog.String("aggregate_id", r.AggregateID), slog.String("handler", l.Handler),
-		slog.Int("attempts", l.Attempts),
-	}
+	return d.aboutHandler(l.Record, l.Handler, l.Attempts)
 }
