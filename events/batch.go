@@ -30,10 +30,9 @@ type part struct {
 	entry *entry
 }
 
-// startBatch takes what is ready for a batch handler: of each lane the head, and
+// takeBatch takes what is ready for a batch handler: of each lane the head, and
 // what follows it and is for that handler alone.
-func (l *lanes) startBatch(b *batchHandler) {
-	var group []part
+func (l *lanes) takeBatch(b *batchHandler) (group []part) {
 	waiting := l.batches[b]
 	for len(waiting) > 0 && len(group) < l.batchSize {
 		ln := take(&waiting)
@@ -51,14 +50,10 @@ func (l *lanes) startBatch(b *batchHandler) {
 	if len(waiting) > 0 {
 		l.ready = append(l.ready, turn{batch: b})
 	}
-	l.running++
-	go func() {
-		l.deliverBatch(b, group)
-		l.finishBatch(group)
-	}()
+	return group
 }
 
-func (l *lanes) finishBatch(group []part) {
+func (l *lanes) finishBatch(group []part) (next job, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
@@ -78,7 +73,7 @@ func (l *lanes) finishBatch(group []part) {
 			l.enqueue(p.lane)
 		}
 	}
-	l.ended()
+	return l.ended()
 }
 
 // batchOf returns the batch handler that is the next to get an entry: in a batch,
@@ -95,9 +90,22 @@ func (t *term) batchOf(e *entry) *batchHandler {
 	return nil
 }
 
-// deliverBatch applies a batch handler to entries.
-func (t *term) deliverBatch(b *batchHandler, group []part) {
-	t.halve(b, group, map[*lane]bool{})
+// deliverBatch applies a batch handler to entries: to each alone once it has
+// ended a goroutine, since then nobody knows how far that one has come.
+func (t *term) deliverBatch(b *batchHandler, group []part, alone bool) {
+	failed := map[*lane]bool{}
+	if !alone {
+		t.halve(b, group, failed)
+	}
+	for i, p := range group {
+		if !alone || p.entry.deliveryTo(b) == nil {
+			continue
+		}
+		if t.notDue(p.entry.deliveryTo(b)) {
+			failed[p.lane] = true
+		}
+		t.halve(b, group[i:i+1], failed)
+	}
 	for _, p := range group {
 		if len(p.entry.pending) == 0 && p.entry.found != nil {
 			t.tally.settle(p.entry.found)
@@ -152,7 +160,8 @@ func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err erro
 	for i, p := range group {
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
-	return t.d.transact(t.ctx, func(ctx context.Context) (func() error, error) {
+	guard := func(fn func() error) error { return protect(fn, func(error) {}) }
+	return t.d.transact(t.ctx, guard, func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
 		if err != nil {
 			return nil, err
@@ -170,10 +179,14 @@ func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err erro
 	})
 }
 
-// deliveryTo returns the entry's delivery to a batch handler.
+// deliveryTo returns the entry's delivery to a batch handler, or nil.
 func (e *entry) deliveryTo(b *batchHandler) *delivery {
-	i := slices.IndexFunc(e.pending, func(dl *delivery) bool { return dl.batch == b })
-	return e.pending[i]
+	for _, dl := range e.pending {
+		if dl.batch == b {
+			return dl
+		}
+	}
+	return nil
 }
 
 // settle takes a delivery off the entry.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -22,25 +23,27 @@ type delivery struct {
 	due       time.Time // before it is not tried again
 	counted   bool      // the try that runs is among the failures already
 	exhausted bool      // what is left to do is the dead letter
+	exited    error     // the try that the handler has ended together with the goroutine
 }
 
 // deliver tries the handlers of an event that are not settled. A failing one
 // does not stop the others. Unless all are settled it returns when to try again.
 func (t *term) deliver(e *entry) (settled bool, again time.Time) {
-	left := e.pending[:0]
-	for _, dl := range e.pending {
-		if t.notDue(dl) || !t.try(e.record, dl, e.careful) {
-			left = append(left, dl)
-			if again.IsZero() || dl.due.Before(again) {
-				again = dl.due
-			}
+	for i := 0; i < len(e.pending); {
+		dl := e.pending[i]
+		if !t.notDue(dl) && t.try(e.record, dl, e.careful) {
+			e.pending = slices.Delete(e.pending, i, i+1)
+			continue
 		}
+		if again.IsZero() || dl.due.Before(again) {
+			again = dl.due
+		}
+		i++
 	}
-	e.pending = left
 	if !t.patient || t.stopping() {
 		again = time.Time{} // one try a pass, and none once the term ends
 	}
-	if len(left) > 0 {
+	if len(e.pending) > 0 {
 		return false, again
 	}
 	if e.found != nil {
@@ -49,8 +52,13 @@ func (t *term) deliver(e *entry) (settled bool, again time.Time) {
 	return true, again
 }
 
-// try applies a handler, and reports whether that settled its delivery.
+// try applies a handler, and reports whether that settled its delivery. It does
+// not return if the handler ends the goroutine; the next try tells what came of it.
 func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
+	if err := dl.exited; err != nil {
+		dl.exited = nil
+		return t.fail(r, dl, true, err)
+	}
 	if t.stopping() {
 		return false
 	}
@@ -76,7 +84,10 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 
 // notDue reports whether a delivery is not to be tried now. A pass tries once.
 func (t *term) notDue(dl *delivery) bool {
-	if t.patient {
+	switch {
+	case dl.exited != nil:
+		return false
+	case t.patient:
 		return time.Now().Before(dl.due)
 	}
 	return dl.tried
@@ -85,7 +96,8 @@ func (t *term) notDue(dl *delivery) bool {
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
-	return t.d.run(t.ctx, r, dl.handler, func(ctx context.Context) (bool, error) {
+	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
+	return t.d.run(t.ctx, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 		return err == nil && recorded[0], err
 	})
@@ -94,8 +106,8 @@ func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err erro
 // run runs a handler in a transaction of its own, unless what is written in it
 // first says that it has been applied. It reports whether the handler was
 // entered.
-func (d *Dispatcher) run(ctx context.Context, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
-	return d.transact(ctx, func(ctx context.Context) (func() error, error) {
+func (d *Dispatcher) run(ctx context.Context, guard guard, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
+	return d.transact(ctx, guard, func(ctx context.Context) (func() error, error) {
 		if isNew, err := first(ctx); err != nil || !isNew {
 			return nil, err
 		}
@@ -105,10 +117,10 @@ func (d *Dispatcher) run(ctx context.Context, r persistence.Record, handler Hand
 
 // transact runs the handler that prepare returns, if any, in one transaction with
 // what prepare does.
-func (d *Dispatcher) transact(ctx context.Context, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
+func (d *Dispatcher) transact(ctx context.Context, guard guard, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
-	err = protect(func() error {
+	err = guard(func() error {
 		return d.tx.Atomically(ctx, func(ctx context.Context) error {
 			handle, err := prepare(ctx)
 			if err != nil || handle == nil {
@@ -130,29 +142,34 @@ var (
 	errProcessEnded   = errors.New("the process ended while the handler ran")
 )
 
-// protect runs fn on a goroutine of its own and makes errors of a panic and of
-// runtime.Goexit, which would otherwise end the dispatcher's goroutine.
-func protect(fn func() error) (err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			switch v := recover().(type) {
-			case nil:
-				err = fmt.Errorf("%w\n%s", errGoexit, debug.Stack())
-			case error:
-				err = fmt.Errorf("the handler panicked: %w\n%s", v, debug.Stack())
-			default:
-				err = fmt.Errorf("the handler panicked: %v\n%s", v, debug.Stack())
-			}
-		}()
-		err = fn()
-		returned = true
+// guard runs a function that calls a handler.
+type guard func(fn func() error) error
+
+// protect makes an error of a panic. It cannot stop runtime.Goexit, which ends
+// the goroutine: exited is told, as the last thing that happens on it.
+func protect(fn func() error, exited func(error)) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		switch v := recover().(type) {
+		case nil:
+			exited(fmt.Errorf("%w\n%s", errGoexit, debug.Stack()))
+		case error:
+			err = fmt.Errorf("the handler panicked: %w\n%s", v, debug.Stack())
+		default:
+			err = fmt.Errorf("the handler panicked: %v\n%s", v, debug.Stack())
+		}
 	}()
-	<-done
+	err = fn()
+	returned = true
 	return err
+}
+
+// apart runs fn on a goroutine of its own, for callers who want theirs back.
+func apart(fn func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- protect(fn, func(err error) { done <- err }) }()
+	return <-done
 }

@@ -45,7 +45,7 @@ type Dispatcher struct {
 	start          func(context.Context) (persistence.Cursor, error)
 	log            *slog.Logger
 
-	wake       chan struct{}
+	wake       signal
 	polling    atomic.Int32
 	lateEvents atomic.Int64
 
@@ -96,7 +96,7 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 		forgetAfter:    DefaultSubscriptionExpiry,
 		start:          func(context.Context) (persistence.Cursor, error) { return persistence.Cursor{}, nil },
 		log:            slog.New(slog.DiscardHandler),
-		wake:           make(chan struct{}, 1),
+		wake:           newSignal(),
 		handlers:       map[string][]subscription{},
 		pass:           make(chan struct{}, 1),
 	}

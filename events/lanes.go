@@ -18,12 +18,13 @@ type lanes struct {
 	// again; the zero time is never.
 	deliver func(*entry) (settled bool, again time.Time)
 	// batchOf returns the batch handler that an entry is to be delivered to
-	// next, or nil; deliverBatch tries entries of one, at most batchSize.
+	// next, or nil; deliverBatch tries entries of one, at most batchSize, if
+	// need be each alone.
 	batchOf      func(*entry) *batchHandler
-	deliverBatch func(*batchHandler, []part)
+	deliverBatch func(b *batchHandler, parts []part, alone bool)
 	batchSize    int
-	// changed is told, without waiting, that something has ended.
-	changed chan<- struct{}
+	// changed is told when something has ended for which somebody waits.
+	changed signal
 
 	mu       sync.Mutex
 	byKey    map[laneKey]*lane
@@ -36,6 +37,7 @@ type lanes struct {
 	queued   int   // entries of lanes that are not parked
 	bytes    int64 // of all payloads
 	settled  int64 // entries of the window, ever
+	awaited  func(load) bool // somebody waits for that; see await
 }
 
 // laneKey is what order is kept by.
@@ -100,21 +102,40 @@ func (l *lanes) enqueue(ln *lane) {
 
 // schedule starts what can run. The caller holds the mutex.
 func (l *lanes) schedule() {
-	for !l.closed && l.running < l.width {
-		switch {
-		case len(l.suspects) > 0 && !l.suspect:
-			l.suspect = true
-			l.start(take(&l.suspects))
-		case len(l.ready) == 0:
-			return
-		default:
-			if next := take(&l.ready); next.lane != nil {
-				l.start(next.lane)
-			} else {
-				l.startBatch(next.batch)
-			}
-		}
+	for job, ok := l.next(); ok; job, ok = l.next() {
+		go l.work(job)
 	}
+}
+
+// job is what a goroutine delivers in one go: the head of a lane, or a batch.
+type job struct {
+	lane    *lane
+	head    *entry
+	batch   *batchHandler
+	parts   []part
+	resumed bool // a handler has ended the goroutine that was at it
+}
+
+// next takes what is to run next, if it may. The caller holds the mutex.
+func (l *lanes) next() (job, bool) {
+	if l.closed || l.running == l.width {
+		return job{}, false
+	}
+	var next turn
+	switch {
+	case len(l.suspects) > 0 && !l.suspect:
+		l.suspect = true
+		next.lane = take(&l.suspects)
+	case len(l.ready) == 0:
+		return job{}, false
+	default:
+		next = take(&l.ready)
+	}
+	l.running++
+	if next.batch != nil {
+		return job{batch: next.batch, parts: l.takeBatch(next.batch)}, true
+	}
+	return job{lane: next.lane, head: next.lane.queue[0]}, true
 }
 
 func take[T any](from *[]T) T {
@@ -125,16 +146,29 @@ func take[T any](from *[]T) T {
 	return first
 }
 
-func (l *lanes) start(ln *lane) {
-	l.running++
-	head := ln.queue[0]
-	go func() {
-		settled, again := l.deliver(head)
-		l.finish(ln, settled, again)
+// work does one job after the other: while there are some, an event costs no
+// goroutine. If a handler ends this one by runtime.Goexit, another goes on.
+func (l *lanes) work(j job) {
+	ended := true
+	defer func() {
+		if ended {
+			j.resumed = true
+			go l.work(j)
+		}
 	}()
+	for more := true; more; {
+		if j.batch != nil {
+			l.deliverBatch(j.batch, j.parts, j.resumed)
+			j, more = l.finishBatch(j.parts)
+		} else {
+			settled, again := l.deliver(j.head)
+			j, more = l.finish(j.lane, settled, again)
+		}
+	}
+	ended = false
 }
 
-func (l *lanes) finish(ln *lane, settled bool, again time.Time) {
+func (l *lanes) finish(ln *lane, settled bool, again time.Time) (next job, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
@@ -151,16 +185,37 @@ func (l *lanes) finish(ln *lane, settled bool, again time.Time) {
 	default:
 		l.park(ln, again)
 	}
-	l.ended()
+	return l.ended()
 }
 
-// ended starts what can run now, and tells that something has ended.
-func (l *lanes) ended() {
+// ended returns what the goroutine that has ended something does next, starts
+// what can run beside that, and tells who has waited for it.
+func (l *lanes) ended() (next job, more bool) {
+	next, more = l.next()
 	l.schedule()
-	select {
-	case l.changed <- struct{}{}:
-	default:
+	if l.awaited != nil && l.awaited(l.now()) {
+		l.awaited = nil
+		l.changed.tell()
 	}
+	return next, more
+}
+
+// await has changed told once, when something has ended and done holds. It
+// reports whether it holds already.
+func (l *lanes) await(done func(load) bool) (already bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if already = done(l.now()); !already {
+		l.awaited = done
+	}
+	return already
+}
+
+// stopAwaiting lets nobody call done any more.
+func (l *lanes) stopAwaiting() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awaited = nil
 }
 
 // settle takes the head of a lane, which is done, and reports whether there is
@@ -223,8 +278,13 @@ type load struct {
 	settled int64
 }
 
+// still reports whether nothing runs.
+func (l load) still() bool { return l.running == 0 }
+
 func (l *lanes) load() load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return load{l.running, l.queued, l.bytes, l.settled}
+	return l.now()
 }
+
+func (l *lanes) now() load { return load{l.running, l.queued, l.bytes, l.settled} }

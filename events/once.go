@@ -88,10 +88,7 @@ func (t *term) once(ctx context.Context, limit int) (settled int, err error) {
 
 // quiet waits until nothing runs and nothing can.
 func (t *term) quiet() {
-	for {
-		if now := t.lanes.load(); now.running == 0 && now.queued == 0 {
-			return
-		}
+	for !t.lanes.await(func(now load) bool { return now.still() && now.queued == 0 }) {
 		<-t.changed
 	}
 }

@@ -62,10 +62,7 @@ func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int
 // Wake makes Poll look for events at once. It never blocks, and costs nothing
 // when nobody polls. [WithNotify] calls it after commits of the same process.
 func (d *Dispatcher) Wake() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.wake.tell()
 }
 
 // poller is one call of Poll.
@@ -146,9 +143,13 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+	ready := func(now load) bool {
+		return more && now.queued < p.batch && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
+	}
+	defer t.lanes.stopAwaiting() // ready looks at what the caller changes
 	for {
 		p.pass(t.reported())
-		if more && t.lanes.load().queued < p.batch && t.room() > 0 || t.waiting()-t.unsaved >= p.batch {
+		if t.lanes.await(ready) {
 			return
 		}
 		select {

@@ -50,13 +50,15 @@ func (t *term) untilDue() time.Duration {
 }
 
 // waiting returns the number of settled events in the window.
-func (t *term) waiting() int {
-	return int(t.lanes.load().settled + t.instant - t.passed)
-}
+func (t *term) waiting() int { return t.waitingOf(t.lanes.load()) }
+
+func (t *term) waitingOf(now load) int { return int(now.settled + t.instant - t.passed) }
 
 // room returns how many events the window still takes.
-func (t *term) room() int {
-	if t.lanes.load().bytes >= int64(t.d.windowBytes) {
+func (t *term) room() int { return t.roomBeside(t.lanes.load()) }
+
+func (t *term) roomBeside(now load) int {
+	if now.bytes >= int64(t.d.windowBytes) {
 		return 0
 	}
 	return max(0, t.d.windowEvents-len(t.window.entries))

@@ -94,10 +94,7 @@ func (t *term) enterReplay() bool {
 
 func (t *term) leaveReplay() {
 	t.replays.Store(false)
-	select {
-	case t.changed <- struct{}{}:
-	default:
-	}
+	t.changed.tell()
 }
 
 // replayLetter replays a requeued letter. The try is counted before it, in a

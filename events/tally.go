@@ -20,14 +20,14 @@ type tally struct {
 	late     map[time.Time]int64 // events that an audit has found, and that are not settled
 	lowest   time.Time           // the database's clock, when it was behind the cursor
 	isBehind bool                // it is
-	behind   chan struct{}       // told when it falls behind
+	behind   signal              // told when it falls behind
 }
 
 // newTally goes on where the sidecar left off.
 func newTally(state persistence.State) *tally {
 	own := persistence.BucketStart(state.Cursor.CreatedTime)
 	return &tally{low: state.Cursor, from: state.CountedFrom, rows: map[time.Time]int64{own: state.Count}, unsaved: map[time.Time]bool{},
-		own: own, late: map[time.Time]int64{}, behind: make(chan struct{}, 1)}
+		own: own, late: map[time.Time]int64{}, behind: newSignal()}
 }
 
 // pass counts events that the cursor has passed. Up to resumed they have been
@@ -167,10 +167,7 @@ func (t *tally) see(clock time.Time) {
 	if wasBehind {
 		return
 	}
-	select {
-	case t.behind <- struct{}{}:
-	default:
-	}
+	t.behind.tell()
 }
 
 // setBack returns the lowest time that the clock has shown behind the cursor

@@ -41,7 +41,7 @@ type term struct {
 	careful  int // so many more events may be what ended the former process
 
 	lanes   *lanes
-	changed chan struct{} // something has ended in a lane
+	changed signal // somebody waits for it: see lanes.await
 	window  window
 	saved   persistence.Cursor // window.low, when it was last saved
 	even    atomic.Bool        // no handler is behind the cursor
@@ -70,7 +70,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &term{d: d, lease: lease, patient: patient, began: began, changed: make(chan struct{}, 1)}
+	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal()}
 	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(base, passing{d}, true))
 	t.lanes = t.newLanes()
 	if err := t.resume(ctx); err != nil {
@@ -206,6 +206,7 @@ func (t *term) report(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.problems = append(t.problems, err)
+	t.changed.tell()
 }
 
 // reported returns what has been reported since it was last asked.
@@ -234,7 +235,7 @@ func (t *term) close(grace time.Duration) error {
 	t.lanes.close()
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
-	for t.lanes.load().running > 0 || t.replays.Load() {
+	for !t.lanes.await(load.still) || t.replays.Load() {
 		select {
 		case <-t.changed:
 		case <-patience.C:

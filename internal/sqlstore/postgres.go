@@ -137,25 +137,20 @@ FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket`,
 
 		// ON CONFLICT waits for a racing twin and leaves the transaction
-		// usable; nothing but the conflict itself yields no row. The limit is
-		// that of this transaction only, and never above the one that it has;
-		// what sets it is left out unless it is read.
+		// usable; nothing but the conflict itself yields no row. The settings
+		// are an expression of a value, since that costs next to nothing: a
+		// subquery of their own would cost as much as the rest.
 		RecordMarker: `
-WITH idle AS MATERIALIZED (` + limitIdle("$4") + `), flush AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true) WHERE $5::boolean
-)
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
-SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed
+VALUES ($1::timestamptz, $2::text, concat($3::text, ` + settings("$4", "$5") + `))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
+		// What sets the transaction is left out unless it is read.
 		RecordMarkers: `
-WITH idle AS MATERIALIZED (` + limitIdle("$2") + `), flush AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true) WHERE $3::boolean
-)
+WITH settings AS MATERIALIZED (SELECT concat(` + settings("$2", "$3") + `) AS nothing)
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
-SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler
-FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed,
-  json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
+SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler || settings.nothing
+FROM settings, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 RETURNING created_time, event_id, handler`,
 
@@ -264,12 +259,17 @@ SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 
 	},
 }
 
-// limitIdle is a query that limits how long the transaction may stand idle, in
-// ms, unless it is limited more already; 0 is no limit.
+// settings are expressions that set the transaction, and yield nothing.
+func settings(idle, asynchronous string) string {
+	return `left(` + limitIdle(idle) + `, 0),
+  left(CASE WHEN ` + asynchronous + `::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)`
+}
+
+// limitIdle is an expression that limits how long the transaction may stand
+// idle, in ms, unless it is limited more already; 0 is no limit.
 func limitIdle(param string) string {
-	return strings.ReplaceAll(`
-  SELECT set_config('idle_in_transaction_session_timeout', $ms::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $ms > 0 AND (before.ms = 0 OR before.ms > $ms)
-`, "$ms", param)
+	return strings.ReplaceAll(`CASE
+    WHEN $ms > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $ms * interval '1 ms', true)
+    THEN set_config('idle_in_transaction_session_timeout', $ms::text, true)
+  END`, "$ms", param+"::bigint")
 }

@@ -83,29 +83,23 @@ FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket
 
 -- RecordMarker
-WITH idle AS MATERIALIZED (
-  SELECT set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $4 > 0 AND (before.ms = 0 OR before.ms > $4)
-), flush AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true) WHERE $5::boolean
-)
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-SELECT $1::timestamptz, $2::text, $3::text FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed
+VALUES ($1::timestamptz, $2::text, concat($3::text, left(CASE
+    WHEN $4::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $4::bigint * interval '1 ms', true)
+    THEN set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
+  END, 0),
+  left(CASE WHEN $5::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- RecordMarkers
-WITH idle AS MATERIALIZED (
-  SELECT set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $2 > 0 AND (before.ms = 0 OR before.ms > $2)
-), flush AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true) WHERE $3::boolean
-)
+WITH settings AS MATERIALIZED (SELECT concat(left(CASE
+    WHEN $2::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $2::bigint * interval '1 ms', true)
+    THEN set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
+  END, 0),
+  left(CASE WHEN $3::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)) AS nothing)
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler
-FROM (SELECT count(*) FROM idle) AS limited, (SELECT count(*) FROM flush) AS unflushed,
-  json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
+SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler || settings.nothing
+FROM settings, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 RETURNING created_time, event_id, handler
 
@@ -280,13 +274,11 @@ FROM "iam"."app_outbox_dead_letters"
 WHERE created_time = $1 AND event_id = $2 AND handler = $3
 
 -- MoveDeadLetter
-WITH idle AS MATERIALIZED (
-  SELECT set_config('idle_in_transaction_session_timeout', $8::bigint::text, true)
-  FROM (SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS ms) AS before
-  WHERE $8 > 0 AND (before.ms = 0 OR before.ms > $8)
-)
-UPDATE "iam"."app_outbox_dead_letters" AS l SET state = $5, attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
-FROM (SELECT count(*) FROM idle) AS limited
+UPDATE "iam"."app_outbox_dead_letters" AS l SET state = concat($5::text, left(CASE
+    WHEN $8::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $8::bigint * interval '1 ms', true)
+    THEN set_config('idle_in_transaction_session_timeout', $8::bigint::text, true)
+  END, 0)),
+  attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
 WHERE l.created_time = $1 AND l.event_id = $2 AND l.handler = $3 AND l.state = $4
 
 -- PurgeDeadLetters
