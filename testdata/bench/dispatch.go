@@ -107,14 +107,13 @@ func reach(ctx context.Context, counter *atomic.Int64, n int64) error {
 	return nil
 }
 
-// quick is the number of producers beside the one that stays open. Each publishes
-// ten times a second, so that half a window is full in the end.
+// quick is the number of producers beside the one that stays open.
 const quick = 15
 
 // compareOpen returns the 99th percentile of the time from commit to handler while
 // one producer keeps a transaction open that has published, over that without it,
 // and the latter.
-func (b *benchmark) compareOpen(ctx context.Context, open time.Duration) (ratio float64, without time.Duration, err error) {
+func (b *benchmark) compareOpen(ctx context.Context, open time.Duration, pace int) (ratio float64, without time.Duration, err error) {
 	var delays delays
 	d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithName("open"), events.WithStartNow())
 	if err := d.Subscribe("bench.Open", "open", func(ctx context.Context, evt events.Event) error {
@@ -132,7 +131,7 @@ func (b *benchmark) compareOpen(ctx context.Context, open time.Duration) (ratio 
 	var with, alone []time.Duration
 	for range 2 {
 		for _, isOpen := range []bool{false, true} {
-			phase, err := b.phase(ctx, publisher, &delays, open, isOpen)
+			phase, err := b.phase(ctx, publisher, &delays, open, pace, isOpen)
 			if err != nil {
 				return 0, 0, err
 			}
@@ -149,7 +148,7 @@ func (b *benchmark) compareOpen(ctx context.Context, open time.Duration) (ratio 
 
 // phase lets the quick producers run for a while, beside one that stays open for
 // all of it, or not.
-func (b *benchmark) phase(ctx context.Context, publisher *events.Publisher, delays *delays, open time.Duration, isOpen bool) ([]time.Duration, error) {
+func (b *benchmark) phase(ctx context.Context, publisher *events.Publisher, delays *delays, open time.Duration, pace int, isOpen bool) ([]time.Duration, error) {
 	var group sync.WaitGroup
 	errs := make(chan error, quick+1)
 	publish := func(evt events.Event, hold time.Duration) error {
@@ -176,7 +175,7 @@ func (b *benchmark) phase(ctx context.Context, publisher *events.Publisher, dela
 					return
 				}
 				delays.committed(evt.ID)
-				time.Sleep(time.Duration(mathrand.IntN(200)) * time.Millisecond)
+				time.Sleep(mathrand.N(2 * time.Second / time.Duration(pace)))
 			}
 		})
 	}

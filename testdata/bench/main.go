@@ -44,6 +44,7 @@ import (
 type settings struct {
 	duration time.Duration
 	hold     time.Duration
+	pace     int
 	rows     int
 	backlog  int
 	figures  []string
@@ -57,6 +58,7 @@ func main() {
 	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
+	flag.IntVar(&s.pace, "pace", 10, "transactions a second of each of the 15 producers beside it")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
@@ -216,11 +218,11 @@ func measureOpen(ctx context.Context, f family, server *servers.Server, s settin
 		return err
 	}
 	defer b.close()
-	ratio, without, err := b.compareOpen(ctx, s.hold)
+	ratio, without, err := b.compareOpen(ctx, s.hold, s.pace)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("bench open gormtx %s c=%d p99=%s ratio=%.2f\n", server.Name, events.DefaultConcurrency, without.Round(100*time.Microsecond), ratio)
+	fmt.Printf("bench open gormtx %s c=%d pace=%d p99=%s ratio=%.2f\n", server.Name, events.DefaultConcurrency, s.pace, without.Round(100*time.Microsecond), ratio)
 	return nil
 }
 
