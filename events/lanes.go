@@ -34,9 +34,9 @@ type lanes struct {
 	running  int
 	suspect  bool // one runs
 	closed   bool
-	queued   int   // entries of lanes that are not parked
-	bytes    int64 // of all payloads
-	settled  int64 // entries of the window, ever
+	queued   int             // entries of lanes that are not parked
+	bytes    int64           // of all payloads
+	settled  int64           // entries of the window, ever
 	awaited  func(load) bool // somebody waits for that; see await
 }
 

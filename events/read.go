@@ -25,11 +25,16 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 		t.marked, t.unsaved = time.Now(), t.waiting()
 		t.tally.see(mark.Now)
 	}
+	if due && t.window.before(mark.Time) > 0 {
+		// Nothing is left out before the cursor moves.
+		t.holdouts = persistence.Holdouts{}
+	}
 	n, more, err = t.read(ctx, min(batch, t.room()))
 	if err != nil || !due {
 		return n, more, err
 	}
-	t.mark = mark.Time // what lies before it has been read now
+	// What lies before them has been read now.
+	t.mark, t.holdouts = mark.Time, mark.Holdouts
 	t.advance()
 	return n, more, t.save(ctx)
 }
@@ -72,15 +77,18 @@ func (t *term) roomBeside(now load) int {
 func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err error) {
 	frontier := t.window.frontier
 	counted, count := t.window.counted()
+	held := min(count, t.window.before(t.holdouts.Beyond))
 	maxBytes := max(1, int(int64(t.d.windowBytes)-t.lanes.load().bytes))
 	records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
-		After:    t.window.low,
-		Frontier: frontier,
-		Known:    t.window.known,
-		Counted:  counted,
-		Count:    count,
-		Limit:    max(1, limit),
-		MaxBytes: maxBytes,
+		After:     t.window.low,
+		Frontier:  frontier,
+		Known:     t.window.known,
+		Counted:   counted,
+		Count:     count,
+		Holdouts:  t.holdouts,
+		CountHeld: held,
+		Limit:     max(1, limit),
+		MaxBytes:  maxBytes,
 	})
 	if err != nil {
 		return 0, false, err

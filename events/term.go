@@ -47,10 +47,12 @@ type term struct {
 	even    atomic.Bool        // no handler is behind the cursor
 	mark    time.Time          // everything before it that can be read has been
 	marked  time.Time          // when it was asked for
-	unsaved int                // settled entries in the window, when it was asked for
-	instant int64              // entries that were settled when they were read
-	passed  int64              // entries that the cursor has passed
-	tally   *tally
+	// holdouts are those of the mark.
+	holdouts persistence.Holdouts
+	unsaved  int   // settled entries in the window, when it was asked for
+	instant  int64 // entries that were settled when they were read
+	passed   int64 // entries that the cursor has passed
+	tally    *tally
 
 	mu       sync.Mutex
 	problems []error

@@ -63,6 +63,12 @@ func (w *window) counted() (persistence.Cursor, int) {
 	return w.entries[n-1].at, n
 }
 
+// before returns the number of entries whose stamps are before a time.
+func (w *window) before(at time.Time) int {
+	n, _ := w.search(persistence.Cursor{CreatedTime: at})
+	return n
+}
+
 // learn looks how far from the end a read has found what was late, and lets the
 // next ones look twice as far by positions. That goes by again.
 func (w *window) learn(deepest int) {

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,6 +55,46 @@ var windowRules = []rule{
 		got, err = s.Outbox.ReadWindow(s.ctx, read)
 		require.NoError(s, err)
 		require.Equal(s, []string{"open"}, ids(got))
+	}},
+	{"ReadWindow finds what holdouts have written once they commit", func(s *suite) {
+		s.needsConcurrency()
+		s.commit(record("a"))
+		open := s.begin(func(ctx context.Context) error { return s.Outbox.Append(ctx, record("open")) })
+		s.commit(record("b"))
+		mark, err := s.Outbox.SafeMark(s.ctx)
+		// A store that names holdouts does so once they are open for a while.
+		for deadline := time.Now().Add(time.Second); len(mark.Holdouts.Transactions) == 0 && time.Now().Before(deadline); {
+			require.NoError(s, err)
+			mark, err = s.Outbox.SafeMark(s.ctx)
+		}
+		require.NoError(s, err)
+		s.commit(record("c"))
+		got, err := s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{Limit: 10})
+		require.NoError(s, err)
+		require.Equal(s, []string{"a", "b", "c"}, ids(got))
+		held := 0
+		for _, r := range got {
+			if r.CreatedTime.Before(mark.Holdouts.Beyond) {
+				held++
+			}
+		}
+		read := persistence.WindowRead{
+			Counted:   got[2].Cursor(),
+			Count:     3,
+			Holdouts:  mark.Holdouts,
+			CountHeld: held,
+			Frontier:  got[2].Cursor(),
+			Known:     func(c persistence.Cursor) bool { return c.ID != "open" },
+			Limit:     10,
+		}
+		got, err = s.Outbox.ReadWindow(s.ctx, read)
+		require.NoError(s, err)
+		require.Empty(s, got)
+		open.finish(nil)
+		s.commit(record("d"))
+		got, err = s.Outbox.ReadWindow(s.ctx, read)
+		require.NoError(s, err)
+		require.ElementsMatch(s, []string{"open", "d"}, ids(got))
 	}},
 	{"ReadWindow bounds what is new by count and bytes, not what is late", func(s *suite) {
 		s.commit(numbered("w", 10)...)

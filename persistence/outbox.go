@@ -78,6 +78,18 @@ type SafeMark struct {
 	Time time.Time
 	// Now is the database's clock.
 	Now time.Time
+	// Holdouts are producers that have been open for a while.
+	Holdouts Holdouts
+}
+
+// Holdouts are transactions that hold a safe mark back, and the mark that there
+// would be without them. A store that cannot tell names none.
+type Holdouts struct {
+	// Transactions are their names. They mean something to the store alone.
+	Transactions []string
+	// Beyond is the other mark: records that become visible after the answer
+	// have this stamp or a later one, or are those of Transactions.
+	Beyond time.Time
 }
 
 // WindowRead says what [OutboxStore.ReadWindow] shall return: the records
@@ -99,6 +111,12 @@ type WindowRead struct {
 	// After says nothing.
 	Counted Cursor
 	Count   int
+	// Holdouts lets a store leave out what cannot have changed: as long as they
+	// are all open, nothing appears before Holdouts.Beyond, of which Count
+	// has CountHeld records. It comes from a [SafeMark] that was asked for before
+	// a read whose records the caller knows all. The zero value says nothing.
+	Holdouts  Holdouts
+	CountHeld int
 	// Limit is the greatest number of records after Frontier; it is at least 1.
 	Limit int
 	// MaxBytes bounds the payload of the records after Frontier. The one that

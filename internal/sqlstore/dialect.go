@@ -71,6 +71,8 @@ type Dialect struct {
 	// ended the transaction; rows says that its result is still to be read.
 	// Where asking takes no round trip it is nil: any statement may.
 	MayHaveEnded func(query string, rows bool) bool
+	// namesHoldouts says that SafeMark tells them, and ReadWindow takes them.
+	namesHoldouts bool
 	// OneWriter says that a second connection cannot write while a transaction
 	// is open.
 	OneWriter bool
@@ -94,6 +96,19 @@ func oneStatementMark(ctx context.Context, conn Conn, s *statements) (mark, erro
 	return m, err
 }
 
+// holdoutMark reads a safe mark, and who holds it back.
+func holdoutMark(ctx context.Context, conn Conn, s *statements) (mark, error) {
+	var m mark
+	var holdouts string
+	err := conn.Query(ctx, s.SafeMark, nil, func(scan func(...any) error) error {
+		return scan(timestamp{&m.Now}, timestamp{&m.Time}, &m.server, timestamp{&m.Holdouts.Beyond}, &holdouts)
+	})
+	if holdouts != "" {
+		m.Holdouts.Transactions = strings.Split(holdouts, ",")
+	}
+	return m, err
+}
+
 // statements are the texts of a dialect. Each field says in its dialect's file
 // what there is to say about it; the order of arguments is the same on all. They
 // are exported for reflection to reach them.
@@ -104,7 +119,7 @@ type statements struct {
 	SampleClock   string // or ""
 	SafeMark      string // the slot of now, where there are slots
 	ReadAfter     string // after time, after id, mark, limit
-	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit
+	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit; and with namesHoldouts the time beyond them and their names
 	ReadKeys      string // keys as JSON
 	CountRows     string // from, to, bucket width in µs
 

@@ -11,7 +11,7 @@ import (
 var Postgres = &Dialect{
 	Name:                schema.Postgres,
 	encodeTime:          func(t time.Time) any { return t.UTC() },
-	newSafeMark:         func() markReader { return oneStatementMark },
+	newSafeMark:         func() markReader { return holdoutMark },
 	judge:               judgePostgres,
 	partitions:          postgresPartitions{},
 	partitionsAreTables: true,
@@ -28,6 +28,7 @@ var Postgres = &Dialect{
 	},
 	isTransient:     postgresIsTransient,
 	setsTransaction: true,
+	namesHoldouts:   true,
 	lostConnection:  "conn closed",
 	isLockTimeout:   func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
@@ -65,18 +66,33 @@ FROM stamp, ROWS FROM (json_to_recordset($1::json) AS (
 		// transaction visible before it releases its locks, so a lock not seen
 		// here means rows visible to the next snapshot, or a stamp still to
 		// come, above the mark. Keys outside 2020 to now are not a producer's.
+		//
+		// Holdouts are the producers that are older than a quarter of a second,
+		// by their transaction ids. A lock has the lower half of one: the upper
+		// is that of the snapshot, or its neighbour's.
 		SafeMark: `
+WITH holder AS MATERIALIZED (
+  SELECT min(k.ms) AS ms, min(l.transactionid::text::bigint) FILTER (WHERE l.mode = 'ExclusiveLock' AND l.granted) AS xid
+  FROM pg_locks l
+  LEFT JOIN LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
+    ON l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND l.classid::bigint >> 12 = '{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287
+    AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
+  WHERE l.locktype IN ('advisory', 'transactionid')
+  GROUP BY l.virtualtransaction
+), producer AS (
+  SELECT ms, xid, xid IS NOT NULL AND ms < extract(epoch FROM statement_timestamp()) * 1000 - 250 AS holds_out
+  FROM holder WHERE ms IS NOT NULL
+)
 SELECT statement_timestamp(),
-  least(statement_timestamp(), timestamptz 'epoch' + (
-    SELECT min(k.ms)
-    FROM pg_locks l, LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
-    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
-      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND l.classid::bigint >> 12 = '{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287
-      AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
-  ) * interval '1 millisecond'),
+  least(statement_timestamp(), timestamptz 'epoch' + min(ms) * interval '1 millisecond'),
   CASE WHEN pg_is_in_recovery() THEN 0
-    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END`,
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
+  least(statement_timestamp(), timestamptz 'epoch' + min(ms) FILTER (WHERE NOT holds_out) * interval '1 millisecond'),
+  coalesce(string_agg((latest + ((xid - latest + 2147483648) & 4294967295) - 2147483648)::text, ',') FILTER (WHERE holds_out), '')
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_snapshot_xmax(pg_current_snapshot())::text::bigint END) AS s(latest)
+LEFT JOIN producer ON true`,
 
 		// created_time >= is for partition pruning, which does not see the row
 		// comparison; the row comparison is for the index. The outer join
@@ -97,15 +113,27 @@ LEFT JOIN LATERAL (
 		// empty event type; and whole rows after it. The order is asked for, since
 		// a parallel plan keeps none, and whoever has enough rows must have seen
 		// all keys.
+		//
+		// If this snapshot sees none of the holdouts' transactions, it sees
+		// nothing before the time beyond them that an earlier one did not, so
+		// the number begins there.
 		ReadWindow: `
 SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 CROSS JOIN LATERAL (
-  (SELECT count(*)::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, NULL::bytea AS payload,
+  (SELECT n.rows::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
      '-infinity'::timestamptz AS created_time
-   FROM {schema}"{prefix}outbox"
-   WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time <= $3 AND (created_time, id) <= ($3, $4))
+   FROM (
+     SELECT CASE WHEN h.out THEN 'held' ELSE '' END, CASE WHEN h.out THEN $8::timestamptz ELSE $1::timestamptz END, CASE WHEN h.out THEN '' ELSE $2::text END
+     FROM (SELECT $8::timestamptz > $1::timestamptz AND bool_and(NOT pg_visible_in_snapshot(t.id::xid8, pg_current_snapshot()))
+       FROM unnest(string_to_array($9::text, ',')) AS t(id)) AS h(out)
+   ) AS start(held, created_time, id)
+   CROSS JOIN LATERAL (
+     SELECT count(*) FROM {schema}"{prefix}outbox" AS o
+     WHERE o.created_time >= start.created_time AND (o.created_time, o.id) > (start.created_time, start.id)
+       AND o.created_time <= $3 AND (o.created_time, o.id) <= ($3, $4)
+   ) AS n(rows))
   UNION ALL
   (SELECT id, '', '', '', '', NULL, created_time
    FROM {schema}"{prefix}outbox"

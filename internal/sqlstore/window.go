@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -23,8 +24,9 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]
 }
 
 func (s *Store) readWindow(ctx context.Context, conn Conn, read persistence.WindowRead) ([]persistence.Record, error) {
-	if read.Counted.Compare(read.After) < 0 || read.Counted.Compare(read.Edge()) > 0 {
-		read.Counted, read.Count = read.After, 0
+	// From one time to the same there is nothing that a number would save.
+	if !read.Counted.CreatedTime.After(read.After.CreatedTime) || read.Counted.Compare(read.Edge()) > 0 {
+		read = uncounted(read)
 	}
 	late, found, err := s.readSnapshot(ctx, conn, read)
 	if err != nil {
@@ -48,6 +50,12 @@ func (s *Store) readWindow(ctx context.Context, conn Conn, read persistence.Wind
 	return records, nil
 }
 
+// uncounted asks for positions alone.
+func uncounted(read persistence.WindowRead) persistence.WindowRead {
+	read.Counted, read.Count, read.Holdouts, read.CountHeld = read.After, 0, persistence.Holdouts{}, 0
+	return read
+}
+
 var errEnough = errors.New("enough")
 
 // readSnapshot returns the keys of what is late and whole rows of what is new,
@@ -57,20 +65,30 @@ var errEnough = errors.New("enough")
 func (s *Store) readSnapshot(ctx context.Context, conn Conn, read persistence.WindowRead) (late, found []persistence.Record, err error) {
 	late, found, count, err := s.readStatement(ctx, conn, read)
 	if err == nil && count != int64(read.Count) {
-		read.Counted, read.Count = read.After, 0
+		read = uncounted(read)
 		late, found, _, err = s.readStatement(ctx, conn, read)
 	}
 	return late, found, err
 }
 
+// heldBack, in place of an event type, says that what lies before
+// Holdouts.Beyond is left out of the number, since the holdouts are open.
+const heldBack = "held"
+
 func (s *Store) readStatement(ctx context.Context, conn Conn, read persistence.WindowRead) (late, found []persistence.Record, count int64, err error) {
 	size, counted, edge := 0, read.Counted, read.Edge()
 	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(counted.CreatedTime), counted.ID,
 		s.at(edge.CreatedTime), edge.ID, read.Limit}
+	if s.cfg.Dialect.namesHoldouts {
+		args = append(args, s.at(read.Holdouts.Beyond), strings.Join(read.Holdouts.Transactions, ","))
+	}
 	err = s.readRows(ctx, conn, anyServer, s.sql.ReadWindow, args, func(r persistence.Record) error {
 		switch {
 		case r.CreatedTime.IsZero():
 			count, err = strconv.ParseInt(r.ID, 10, 64)
+			if r.EventType == heldBack {
+				count += int64(read.CountHeld)
+			}
 			return err
 		case r.EventType == "": // a key, up to the frontier
 			if read.Known == nil || !read.Known(r.Cursor()) {

@@ -51,14 +51,17 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 	after := literal(p.after.CreatedTime) + ", '" + p.after.ID + "', "
 	frontier := literal(p.frontier.CreatedTime) + ", '" + p.frontier.ID + "', "
 	naming := schema.Naming{Prefix: s.prefix}
+	const window = "timestamptz, text, timestamptz, text, timestamptz, text, bigint, timestamptz, text"
+	const unborn = "9000000000000000000" // a transaction that nothing has seen yet
 	blocks := map[string]int{}
 	for name, read := range map[string]struct {
 		types, args string
 		partitions  int // 100 rows are in one, or at the border of two
 	}{
 		"ReadAfter":          {"timestamptz, text, timestamptz, bigint", after + literal(time.Now()) + ", 100", 2},
-		"ReadWindow, keys":   {"timestamptz, text, timestamptz, text, timestamptz, text, bigint", after + after + frontier + "100", 4},
-		"ReadWindow, counts": {"timestamptz, text, timestamptz, text, timestamptz, text, bigint", after + frontier + frontier + "100", 4},
+		"ReadWindow, keys":   {window, after + after + frontier + "100, NULL, ''", 4},
+		"ReadWindow, counts": {window, after + frontier + frontier + "100, NULL, ''", 4},
+		"ReadWindow, held":   {window, after + frontier + frontier + "100, " + literal(p.frontier.CreatedTime) + ", '" + unborn + "'", 4},
 	} {
 		statement, _, _ := strings.Cut(name, ",")
 		for _, cache := range []string{"force_custom_plan", "force_generic_plan"} {

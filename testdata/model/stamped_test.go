@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -32,9 +33,11 @@ type rowKey struct {
 	id     string
 }
 
-// producer is a transaction that may have written rows. It has a size, so that
-// each has an address of its own.
-type producer struct{ _ byte }
+// producer is a transaction that may have written rows.
+type producer struct{ first rowKey }
+
+// holdoutAge is how long a producer is open before it holds the mark back.
+const holdoutAge = 250 * time.Millisecond
 
 type producerKey struct{ *stamped }
 
@@ -71,7 +74,7 @@ func (s *stamped) Append(ctx context.Context, records ...persistence.Record) err
 		return context.Cause(ctx)
 	}
 	for _, r := range records {
-		r.CreatedTime = s.stamp(ctx.Value(producerKey{s}).(*producer))
+		r.CreatedTime = s.stamp(ctx.Value(producerKey{s}).(*producer), r.ID)
 		r.Payload = bytes.Clone(r.Payload)
 		if err := s.rows.Put(ctx, rowKey{r.CreatedTime.UnixMicro(), r.ID}, r); err != nil {
 			return err
@@ -80,10 +83,13 @@ func (s *stamped) Append(ctx context.Context, records ...persistence.Record) err
 	return nil
 }
 
-func (s *stamped) stamp(p *producer) time.Time {
+func (s *stamped) stamp(p *producer, id string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = s.next()
+	if p.first == (rowKey{}) {
+		p.first = rowKey{s.last.UnixMicro(), id}
+	}
 	if first, ok := s.open[p]; !ok || s.last.Before(first) {
 		s.open[p] = s.last
 	}
@@ -120,9 +126,15 @@ func (s *stamped) SafeMark(ctx context.Context) (persistence.SafeMark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mark := persistence.SafeMark{Time: s.next(), Now: s.now()}
-	for _, first := range s.open {
+	mark.Holdouts.Beyond = mark.Time
+	for p, first := range s.open {
 		if first.Before(mark.Time) {
 			mark.Time = first
+		}
+		if first.Before(mark.Now.Add(-holdoutAge)) {
+			mark.Holdouts.Transactions = append(mark.Holdouts.Transactions, p.first.name())
+		} else if first.Before(mark.Holdouts.Beyond) {
+			mark.Holdouts.Beyond = first
 		}
 	}
 	return mark, nil
@@ -148,10 +160,15 @@ func (s *stamped) ReadWindow(ctx context.Context, read persistence.WindowRead) (
 	}
 	var found []persistence.Record
 	fresh, size, frontier := 0, 0, read.Edge()
-	for _, r := range s.visible(ctx) {
+	visible := s.visible(ctx)
+	held := holdOut(read.Holdouts, visible)
+	for _, r := range visible {
 		late := r.Cursor().Compare(frontier) <= 0
 		if r.Cursor().Compare(read.After) <= 0 || late && read.Known != nil && read.Known(r.Cursor()) {
 			continue
+		}
+		if held && r.Cursor().Compare(read.Counted) <= 0 && r.CreatedTime.Before(read.Holdouts.Beyond) {
+			continue // a database does not look
 		}
 		if !late {
 			if fresh == read.Limit || read.MaxBytes > 0 && size >= read.MaxBytes {
@@ -164,6 +181,19 @@ func (s *stamped) ReadWindow(ctx context.Context, read persistence.WindowRead) (
 		found = append(found, r)
 	}
 	return found, ctx.Err()
+}
+
+// name is what a producer is called whose first row it is: as long as that is not
+// visible, none of them is.
+func (k rowKey) name() string { return fmt.Sprint(k.micros, "/", k.id) }
+
+func holdOut(h persistence.Holdouts, visible []persistence.Record) bool {
+	for _, r := range visible {
+		if slices.Contains(h.Transactions, rowKey{r.CreatedTime.UnixMicro(), r.ID}.name()) {
+			return false
+		}
+	}
+	return len(h.Transactions) > 0
 }
 
 // CountRows implements [persistence.OutboxStore].

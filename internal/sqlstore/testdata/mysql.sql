@@ -39,9 +39,11 @@ UNION ALL
  ORDER BY created_time, id LIMIT ?4)
 
 -- ReadWindow
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(COUNT(*) AS CHAR), '', '', '', '', NULL
-FROM app_outbox
-WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time <= ?3 AND (created_time < ?3 OR id <= ?4)
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(
+    (SELECT COUNT(*) FROM app_outbox WHERE created_time > ?1 AND created_time < ?3)
+    + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?1 AND id > ?2 AND created_time < ?3)
+    + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?3 AND id <= ?4 AND created_time > ?1)
+  AS CHAR), '', '', '', '', NULL
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
  FROM app_outbox
