@@ -16,7 +16,7 @@ type contender struct {
 	publisher   func(ctx context.Context, b *benchmark, concurrency int) (publisher, error)
 }
 
-var contenders = []contender{gormtxContender, watermillContender, riverContender}
+var contenders = []contender{gormtxContender, sqltxContender, watermillContender, riverContender}
 
 func (c contender) runsOn(server string) bool {
 	return c.servers == nil || slices.Contains(c.servers, server)
@@ -35,7 +35,11 @@ type discipline struct {
 	// allAtOnce is whether all events wait from the beginning. If not, those of a
 	// turn are made before it, for a library that a long backlog slows down.
 	allAtOnce bool
+	// producers is how many publish meanwhile, in both sides' turns.
+	producers int
 	open      func(ctx context.Context, b *benchmark, concurrency int) (engine, error)
+	// loop is, in place of all that, a transaction without any library.
+	loop func(b *benchmark) operation
 }
 
 // engine delivers events to a handler that changes the effect of each, in a

@@ -53,7 +53,7 @@ func (b *benchmark) comparePoison(ctx context.Context, concurrency int) (float64
 		if evt.AggregateID == "sick" && sick.Load() {
 			return errSick
 		}
-		if err := b.change(gormtx.Tx(ctx), mathrand.IntN(counters)); err != nil {
+		if err := b.change(gormtx.Tx(ctx), anyCounter()); err != nil {
 			return err
 		}
 		applied.Add(1)
@@ -118,7 +118,7 @@ func (b *benchmark) compareOpen(ctx context.Context, open time.Duration, pace in
 	d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox, events.WithName("open"), events.WithStartNow())
 	if err := d.Subscribe("bench.Open", "open", func(ctx context.Context, evt events.Event) error {
 		delays.handled(evt.ID)
-		return b.change(gormtx.Tx(ctx), mathrand.IntN(counters))
+		return b.change(gormtx.Tx(ctx), anyCounter())
 	}); err != nil {
 		return 0, 0, err
 	}

@@ -19,6 +19,9 @@ type race struct {
 // compareEngine returns the rate of a library over that of the handler's
 // transaction by hand, in as many goroutines.
 func (b *benchmark) compareEngine(ctx context.Context, how discipline, duration time.Duration, concurrency int) (ratio float64, err error) {
+	if how.loop != nil {
+		return compare(ctx, duration, side{how.loop(b), concurrency, nil}, side{b.handWritten, concurrency, nil})
+	}
 	e, err := how.open(ctx, b, concurrency)
 	if err != nil {
 		return 0, err
@@ -50,6 +53,8 @@ func (b *benchmark) compareEngine(ctx context.Context, how discipline, duration 
 			err = b.verify(ctx, r)
 		}
 	}()
+	silence := b.produce(ctx, how.producers)
+	defer func() { err = errors.Join(err, silence()) }() // before all is verified
 	work := func(ctx context.Context) (int, error) {
 		n := r.gate.work(ctx, turn)
 		if r.gate.handled.Load() >= r.filled {

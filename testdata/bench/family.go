@@ -10,6 +10,7 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
+	"github.com/onward-go/outbox/sqltx"
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
@@ -25,7 +26,11 @@ type family struct {
 	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
 	marker     string // event id
 	update     string // id
+	effect     string // id; what a handler does
 	updateAll  string // ids and numbers as JSON
+	// sqlDriver and dialect are what database/sql and sqltx call the kind.
+	sqlDriver string
+	dialect   sqltx.Dialect
 	// driver opens the driver alone, with so many connections.
 	driver func(ctx context.Context, dsn string, connections int) (hand, error)
 }
@@ -57,7 +62,10 @@ var (
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES ($1, $2, $3, $4, $5, $6)",
 		marker:     "INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
-		updateAll:  "UPDATE {prefix}effect AS c SET n = c.n + k.n FROM json_to_recordset(?::json) AS k(id int, n bigint) WHERE c.id = k.id",
+		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = $1",
+		sqlDriver:  "pgx",
+		dialect:    sqltx.Postgres,
+		updateAll:  "UPDATE {prefix}effect AS c SET n = c.n + k.n FROM json_to_recordset($1::json) AS k(id int, n bigint) WHERE c.id = k.id",
 		driver:     pgxByHand,
 	}
 	mysqlFamily = family{
@@ -74,6 +82,9 @@ var (
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
 		marker:     "INSERT INTO {prefix}marker (created_time, event_id, handler) VALUES (UTC_TIMESTAMP(6), ?, 'count')",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
+		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = ?",
+		sqlDriver:  "mysql",
+		dialect:    sqltx.MySQL,
 		updateAll:  "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id INT PATH '$.id', n BIGINT PATH '$.n')) AS k JOIN {prefix}effect AS c ON c.id = k.id SET c.n = c.n + k.n",
 		driver:     sqlByHand,
 	}
@@ -111,16 +122,21 @@ func sqlByHand(_ context.Context, dsn string, connections int) (hand, error) {
 	}
 	pool.SetMaxIdleConns(connections)
 	return hand{func(ctx context.Context, statements ...statement) error {
-		tx, err := pool.BeginTx(ctx, nil)
-		if err != nil {
+		return transaction(ctx, pool, statements...)
+	}, func() { _ = pool.Close() }}, nil // the process ends
+}
+
+// transaction runs statements in a transaction of database/sql.
+func transaction(ctx context.Context, pool *sql.DB, statements ...statement) error {
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after the commit
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
 			return err
 		}
-		defer tx.Rollback() // does nothing after the commit
-		for _, s := range statements {
-			if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
-				return err
-			}
-		}
-		return tx.Commit()
-	}, func() { _ = pool.Close() }}, nil // the process ends
+	}
+	return tx.Commit()
 }

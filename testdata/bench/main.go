@@ -9,8 +9,8 @@
 // batch-sets over the handler's transaction by hand, a marker and a change, in as
 // many goroutines. Wake is the time from commit to handler.
 //
-// The contenders are this library, gormtx, and on PostgreSQL watermill-sql and
-// River. Each is measured in its own discipline, the way in which it says that an
+// The contenders are this library through its faces, gormtx and sqltx, and on
+// PostgreSQL watermill-sql and River. Each is measured in its own discipline, the way in which it says that an
 // effect is exactly-once, and each has a file that says what that is. They take
 // turns with the hand-written transactions: a handler's transaction begins and ends
 // within the contender's turn. In the end the changes in the database, the events
@@ -60,9 +60,9 @@ func main() {
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	flag.IntVar(&s.pace, "pace", 10, "transactions a second of each of the 15 producers beside it")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
-	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,wake,memory,poison,open,retention", "what to measure")
+	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
-	chosen := flag.String("contenders", "gormtx,watermill,river", "the libraries to measure; the others than gormtx run on postgres only")
+	chosen := flag.String("contenders", "gormtx,sqltx,watermill,river", "the libraries to measure; watermill and river run on postgres only")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -127,15 +127,16 @@ var figureByName = map[string]figure{
 	"dispatch":   measureEngine("dispatch"),
 	"batch-rows": measureEngine("batch-rows"),
 	"batch-sets": measureEngine("batch-sets"),
+	"flush":      measureFlush,
 	"wake":       measureWake,
-	"memory":     ours(measureMemory),
-	"poison":     ours(measurePoison),
-	"open":       ours(measureOpen),
-	"retention":  ours(measureRetention),
+	"memory":     alone(measureMemory),
+	"poison":     alone(measurePoison),
+	"open":       alone(measureOpen),
+	"retention":  alone(measureRetention),
 }
 
-// ours is a figure of this library alone.
-func ours(measure figure) figure {
+// alone is a figure of this library alone.
+func alone(measure figure) figure {
 	return func(ctx context.Context, f family, server *servers.Server, s settings) error {
 		if !slices.ContainsFunc(s.contenders, func(c contender) bool { return c.name == gormtxContender.name }) {
 			return nil
@@ -195,6 +196,20 @@ func measureEngine(what string) figure {
 		}
 		return nil
 	}
+}
+
+// measureFlush measures, on a server that flushes to disk, what it costs that each
+// transaction of a handler is, and what is gained if only the cursor's save is.
+func measureFlush(ctx context.Context, f family, server *servers.Server, s settings) error {
+	if server.Name != servers.Postgres.Name {
+		return nil
+	}
+	durable, err := servers.StartOwn(ctx, servers.PostgresDurable)
+	if err != nil {
+		return err
+	}
+	defer durable.Stop(context.WithoutCancel(ctx))
+	return measureEngine("flush")(ctx, f, durable, s)
 }
 
 // measurePoison and measureOpen measure what others do to an aggregate's events.

@@ -87,30 +87,25 @@ func (b *benchmark) change(tx *gorm.DB, counter int) error {
 	return tx.Exec(b.expand("UPDATE {prefix}counter SET n = n + 1 WHERE id = ?"), counter).Error
 }
 
-// publish is a transaction that changes an aggregate and publishes one event.
-func (b *benchmark) publish(ctx context.Context) (int, error) {
-	return 1, b.outbox.Atomically(ctx, func(ctx context.Context) error {
-		if err := b.change(gormtx.Tx(ctx), mathrand.IntN(counters)); err != nil {
-			return err
-		}
-		return b.publisher.Publish(ctx, event)
-	})
+// publishThrough is a transaction that changes an aggregate and publishes one
+// event.
+func (b *benchmark) publishThrough(f face, s stores) operation {
+	publisher, change := events.NewPublisher(s), b.expand(b.family.update)
+	return func(ctx context.Context) (int, error) {
+		return 1, s.Atomically(ctx, func(ctx context.Context) error {
+			if err := f.exec(ctx, change, anyCounter()); err != nil {
+				return err
+			}
+			return publisher.Publish(ctx, event)
+		})
+	}
 }
 
-// bareInsert is the same transaction through GORM, with an INSERT and no fence.
-func (b *benchmark) bareInsert(ctx context.Context) (int, error) {
-	return 1, b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := b.change(tx, mathrand.IntN(counters)); err != nil {
-			return err
-		}
-		insert := b.insert()
-		return tx.Exec(insert.query, insert.args...).Error
-	})
-}
+func anyCounter() int { return mathrand.IntN(counters) }
 
 // bareInsertByHand is the same transaction with nothing but the driver.
 func (b *benchmark) bareInsertByHand(ctx context.Context) (int, error) {
-	return 1, b.hand.transaction(ctx, b.update(mathrand.IntN(counters)), b.insert())
+	return 1, b.hand.transaction(ctx, b.update(anyCounter()), b.insert())
 }
 
 // update is the change by hand.
@@ -156,5 +151,5 @@ func (b *benchmark) mark(id string) statement {
 // handWritten is the limit: the handler's transaction, marker and all, without
 // any library but the driver.
 func (b *benchmark) handWritten(ctx context.Context) (int, error) {
-	return 1, b.hand.transaction(ctx, b.mark(events.NewID()), b.update(mathrand.IntN(counters)))
+	return 1, b.hand.transaction(ctx, b.mark(events.NewID()), b.update(anyCounter()))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,7 +62,7 @@ type riverQueue struct {
 }
 
 func riverOf(figure, name string, eventsPerSecond, workers int, handle func(*riverQueue, context.Context, pgx.Tx, *river.Job[job]) error) discipline {
-	return discipline{figure, name, eventsPerSecond, 1, false, func(ctx context.Context, b *benchmark, concurrency int) (engine, error) {
+	return discipline{figure: figure, name: name, eventsPerSecond: eventsPerSecond, batchSize: 1, open: func(ctx context.Context, b *benchmark, concurrency int) (engine, error) {
 		q := &riverQueue{peer: peer{b, concurrency}, workers: workers, handle: handle}
 		pool, err := q.pool(ctx, 2)
 		if err != nil {
@@ -217,7 +216,7 @@ func publishRiver(ctx context.Context, b *benchmark, concurrency int) (publisher
 	client, err2 := p.client(pool, river.Config{})
 	return publisher{func(ctx context.Context) (int, error) {
 		return 1, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			counter := mathrand.IntN(counters)
+			counter := anyCounter()
 			if err := execute(ctx, tx, p.update(counter)); err != nil {
 				return err
 			}

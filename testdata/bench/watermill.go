@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ type topics struct {
 }
 
 func watermillOf(figure string, eventsPerSecond, batchSize int) discipline {
-	return discipline{figure, "watermill", eventsPerSecond, batchSize, false, func(ctx context.Context, b *benchmark, concurrency int) (engine, error) {
+	return discipline{figure: figure, name: "watermill", eventsPerSecond: eventsPerSecond, batchSize: batchSize, open: func(ctx context.Context, b *benchmark, concurrency int) (engine, error) {
 		t := &topics{peer: peer{b, concurrency}, batchSize: batchSize}
 		pool, err := t.pool(ctx, 1)
 		if err != nil {
@@ -254,7 +253,7 @@ func publishWatermill(ctx context.Context, b *benchmark, concurrency int) (publi
 	}
 	return publisher{func(ctx context.Context) (int, error) {
 		return 1, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			counter := mathrand.IntN(counters)
+			counter := anyCounter()
 			if err := execute(ctx, tx, p.update(counter)); err != nil {
 				return err
 			}

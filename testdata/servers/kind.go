@@ -107,7 +107,7 @@ func (k *Kind) known() error {
 	if k == nil {
 		return fmt.Errorf("no kind of server given: use one that Kinds returns")
 	}
-	if !slices.Contains(kinds, k) {
+	if k != PostgresDurable && !slices.Contains(kinds, k) {
 		_, err := Lookup(k.Name)
 		if err == nil {
 			err = fmt.Errorf("kind of server %q is a copy: use the one that Lookup returns", k.Name)

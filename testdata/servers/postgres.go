@@ -49,17 +49,34 @@ var Postgres15 = &Kind{
 	engine:      postgres{major: "15"},
 }
 
+// PostgresDurable is [Postgres], but flushes what it commits to disk, for those
+// who measure that. It is not among [Kinds]: start it with [StartOwn].
+var PostgresDurable = durable(Postgres)
+
+func durable(k *Kind) *Kind {
+	d := *k
+	p := k.engine.(postgres)
+	p.durable = true
+	d.engine = p
+	return &d
+}
+
 type postgres struct {
-	major string // the only version that will do, "" for any
+	major   string // the only version that will do, "" for any
+	durable bool
 }
 
 // settings are the server's arguments.
-func (postgres) settings() []string {
+func (p postgres) settings() []string {
+	fsync := "fsync=off"
+	if p.durable {
+		fsync = "fsync=on"
+	}
 	return []string{
 		"-c", "max_connections=300",
 		"-c", "max_prepared_transactions=64",
 		"-c", "wal_level=logical",
-		"-c", "fsync=off",
+		"-c", fsync,
 	}
 }
 

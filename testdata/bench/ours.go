@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/onward-go/outbox/events"
+)
+
+// This library is a contender for each of its faces. Events of an aggregate are
+// handled in order, in transactions with a marker.
+var (
+	gormtxContender = withGORM(ours(gormFace, nil))
+	sqltxContender  = ours(sqlFace, nil)
+)
+
+func ours(f face, servers []string) contender {
+	single := dispatcherOf(f, "dispatch", 5000, 1, (*dispatcher).single)
+	producing := dispatcherOf(f, "dispatch", 5000, 1, (*dispatcher).single)
+	producing.name, producing.producers = f.name+"-producing", 4
+	return contender{
+		name:    f.name,
+		servers: servers,
+		disciplines: []discipline{
+			single,
+			producing,
+			dispatcherOf(f, "batch-rows", 30_000, 500, (*dispatcher).rows),
+			dispatcherOf(f, "batch-sets", 120_000, 1000, (*dispatcher).sets),
+		},
+		publisher: func(_ context.Context, b *benchmark, concurrency int) (publisher, error) {
+			o, err := f.open(b, concurrency, false)
+			if err != nil {
+				return publisher{}, err
+			}
+			return publisher{b.publishThrough(f, o), o.bareInsert, o.close}, nil
+		},
+	}
+}
+
+// withGORM adds what is measured through one face: what GORM alone costs, what
+// asynchronous commits gain, and how the dispatcher wakes.
+func withGORM(c contender) contender {
+	bare := discipline{figure: "dispatch", name: "gorm", loop: func(b *benchmark) operation {
+		return b.throughGORM(func() []statement {
+			return []statement{b.mark(events.NewID()), b.update(anyCounter())}
+		})
+	}}
+	flushing := dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single)
+	asynchronous := flushing
+	asynchronous.name, asynchronous.open = "gormtx-async", opener(gormFace, 1, true, (*dispatcher).single)
+	c.disciplines = append(c.disciplines, bare, flushing, asynchronous)
+	c.wakers = []waker{
+		{"gormtx", 300, 20 * time.Millisecond, wakeDispatcher(true)},
+		{"gormtx-poll", 40, time.Second, wakeDispatcher(false)},
+	}
+	return c
+}
+
+// dispatcher is the dispatcher as an engine.
+type dispatcher struct {
+	*benchmark
+	face      face
+	outbox    opened
+	options   []events.Option
+	subscribe func(*dispatcher, *events.Dispatcher, *gate) error
+}
+
+func dispatcherOf(f face, figure string, eventsPerSecond, batchSize int, subscribe func(*dispatcher, *events.Dispatcher, *gate) error) discipline {
+	return discipline{
+		figure: figure, name: f.name, eventsPerSecond: eventsPerSecond, batchSize: batchSize, allAtOnce: true,
+		open: opener(f, batchSize, false, subscribe),
+	}
+}
+
+func opener(f face, batchSize int, asynchronous bool, subscribe func(*dispatcher, *events.Dispatcher, *gate) error) func(context.Context, *benchmark, int) (engine, error) {
+	return func(_ context.Context, b *benchmark, concurrency int) (engine, error) {
+		options := []events.Option{events.WithConcurrency(concurrency)}
+		if batchSize > 1 {
+			options = append(options, events.WithBatchSize(batchSize))
+		}
+		o, err := f.open(b, concurrency, asynchronous)
+		return &dispatcher{b, f, o, options, subscribe}, err
+	}
+}
+
+// turnwise are transactions of handlers within a gate.
+type turnwise struct {
+	stores
+	gate *gate
+}
+
+func (t turnwise) Atomically(ctx context.Context, fn func(context.Context) error) error {
+	return t.gate.within(func() error { return t.stores.Atomically(ctx, fn) })
+}
+
+func (d *dispatcher) start(ctx context.Context, g *gate) (func() error, error) {
+	o := d.outbox
+	e := events.NewDispatcher(o, o, turnwise{o.stores, g}, o, d.options...)
+	if err := d.subscribe(d, e, g); err != nil {
+		return nil, err
+	}
+	polling := start(ctx, e)
+	return func() error {
+		defer o.close()
+		return polling.stop()
+	}, nil
+}
+
+func (d *dispatcher) settled(ctx context.Context) (n int64, err error) {
+	err = d.db.WithContext(ctx).Raw(d.expand("SELECT COUNT(*) FROM {prefix}outbox_idempotency")).Scan(&n).Error
+	return n, err
+}
+
+func (d *dispatcher) single(e *events.Dispatcher, g *gate) error {
+	return e.Subscribe(event.Type, "count", func(ctx context.Context, evt events.Event) error {
+		return g.count(1, d.count(ctx, evt))
+	})
+}
+
+func (d *dispatcher) rows(e *events.Dispatcher, g *gate) error {
+	return e.SubscribeBatch(event.Type, "count", func(ctx context.Context, evts []events.Event) error {
+		for _, evt := range evts {
+			if err := d.count(ctx, evt); err != nil {
+				return err
+			}
+		}
+		return g.count(len(evts), nil)
+	})
+}
+
+func (d *dispatcher) sets(e *events.Dispatcher, g *gate) error {
+	return e.SubscribeBatch(event.Type, "count", func(ctx context.Context, evts []events.Event) error {
+		return g.count(len(evts), d.countAll(ctx, evts))
+	})
+}
+
+// count changes the effect of an event's aggregate.
+func (d *dispatcher) count(ctx context.Context, evt events.Event) error {
+	counter, err := strconv.Atoi(evt.AggregateID)
+	if err != nil {
+		return err
+	}
+	return d.face.exec(ctx, d.expand(d.effect), counter)
+}
+
+// countAll does it for many by one statement.
+func (d *dispatcher) countAll(ctx context.Context, evts []events.Event) error {
+	type change struct {
+		ID string `json:"id"`
+		N  int    `json:"n"`
+	}
+	changes, place := []change{}, map[string]int{}
+	for _, evt := range evts {
+		i, ok := place[evt.AggregateID]
+		if !ok {
+			i = len(changes)
+			place[evt.AggregateID] = i
+			changes = append(changes, change{ID: evt.AggregateID})
+		}
+		changes[i].N++
+	}
+	text, err := json.Marshal(changes)
+	if err != nil {
+		return err
+	}
+	return d.face.exec(ctx, d.expand(d.updateAll), string(text))
+}
+
+// produce lets producers publish, each a hundred times a second, until it is told
+// to stop.
+func (b *benchmark) produce(ctx context.Context, producers int) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	errs := make(chan error, producers)
+	publish := b.publishThrough(gormFace, b.outbox)
+	for range producers {
+		group.Go(func() {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return
+				}
+				if _, err := publish(ctx); err != nil && ctx.Err() == nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		group.Wait()
+		close(errs)
+		var err error
+		for e := range errs {
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+}
+
+// wakeDispatcher starts a dispatcher that looks once a second and, if woken, after
+// each commit.
+func wakeDispatcher(woken bool) func(context.Context, *benchmark, func()) (func(context.Context) error, func() error, error) {
+	return func(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
+		d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox)
+		if err := d.Subscribe(event.Type, "wake", func(context.Context, events.Event) error {
+			enter()
+			return nil
+		}); err != nil {
+			return nil, nil, err
+		}
+		if _, err := d.RunOnce(ctx, 1); err != nil {
+			return nil, nil, err
+		}
+		publisher := b.publisher
+		if woken {
+			publisher = events.NewPublisher(b.outbox, events.WithNotify(d.Wake))
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		polling := &delivery{cancel, make(chan error, 1)}
+		go func() { polling.done <- d.Poll(ctx, time.Second, 100, nil) }()
+		return func(ctx context.Context) error {
+			return b.outbox.Atomically(ctx, func(ctx context.Context) error { return publisher.Publish(ctx, event) })
+		}, polling.stop, nil
+	}
+}
