@@ -13,7 +13,7 @@
 // [Tx], or with [DB] where they also work outside of one. What they get is a
 // [DBTX], as generated code asks for one. [Outbox.WithTx] enlists in a
 // transaction that was begun otherwise: a *sql.Tx, or what another library
-// makes of it.
+// makes of it, as ent does, which docs/faces.md shows.
 //
 // [RunRetention] drops what has been settled for long enough; call it from a
 // scheduled job.

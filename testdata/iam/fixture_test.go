@@ -39,11 +39,18 @@ func wirings() []wiring {
 			name:      "sql/" + server.Name,
 			open:      func(t testing.TB) fixture { return openSQL(t, server.Gorm(t)) },
 			oneWriter: server.OneWriter,
+		}, wiring{
+			name:      "ent/" + server.Name,
+			open:      func(t testing.TB) fixture { return openEnt(t, server.Open(entDSN(t, server))) },
+			oneWriter: server.OneWriter,
 		})
 		for name, driver := range server.Drivers {
 			all = append(all, wiring{
 				name: "sql/" + server.Name + "/" + name,
 				open: func(t testing.TB) fixture { return openSQL(t, driver.Open(t, server.New(t))) },
+			}, wiring{
+				name: "ent/" + server.Name + "/" + name,
+				open: func(t testing.TB) fixture { return openEnt(t, driver.Open(t, entDSN(t, server))) },
 			})
 		}
 	}

@@ -1,0 +1,2 @@
+// Package schema is what ent generates the package beside it from.
+package schema
