@@ -40,6 +40,12 @@ func wirings() []wiring {
 			open:      func(t testing.TB) fixture { return openSQL(t, server.Gorm(t)) },
 			oneWriter: server.OneWriter,
 		})
+		if server.Pgx {
+			all = append(all, wiring{
+				name: "pgx/" + server.Name,
+				open: func(t testing.TB) fixture { return openPgx(t, server.Gorm(t)) },
+			})
+		}
 		for name, driver := range server.Drivers {
 			all = append(all, wiring{
 				name: "sql/" + server.Name + "/" + name,
