@@ -26,10 +26,12 @@ var rooms = map[string][]string{
 	"internal/face":     {"persistence", "schema", "internal/sqlstore"},
 	"gormtx":            {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql", "gorm.io/gorm"},
 	"sqltx":             {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql"},
+	"pgxtx":             {"persistence", "internal/face", "internal/sqlstore", "github.com/jackc/pgx"},
 	"outboxtest":        {"persistence", "events", "github.com/stretchr/testify"},
 	"internal/facetest": {"persistence", "outboxtest", "github.com/stretchr/testify"},
 	"internal/gormtest": {"internal/facetest", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
 	"internal/sqltest":  {"internal/facetest", "sqltx"},
+	"internal/pgxtest":  {"internal/facetest", "pgxtx", "github.com/jackc/pgx"},
 }
 
 type listed struct {

@@ -44,6 +44,12 @@ func wirings() []wiring {
 			open:      func(t testing.TB) fixture { return openEnt(t, server.Open(entDSN(t, server))) },
 			oneWriter: server.OneWriter,
 		})
+		if server.Pgx {
+			all = append(all, wiring{
+				name: "pgx/" + server.Name,
+				open: func(t testing.TB) fixture { return openPgx(t, server.Gorm(t)) },
+			})
+		}
 		for name, driver := range server.Drivers {
 			all = append(all, wiring{
 				name: "sql/" + server.Name + "/" + name,

@@ -16,6 +16,7 @@ import (
 	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/internal/facetest"
 	"github.com/onward-go/outbox/internal/gormtest"
+	"github.com/onward-go/outbox/internal/pgxtest"
 	"github.com/onward-go/outbox/internal/sqltest"
 	"github.com/onward-go/outbox/outboxtest"
 	"github.com/onward-go/outbox/testdata/servers"
@@ -54,8 +55,18 @@ func variants(s Server) []variant {
 	}
 	// Naming and pools are the core's, so the other faces have them from gormtx.
 	for _, face := range slices.Sorted(maps.Keys(faces)) {
-		if face != gormFace {
+		if face != gormFace && (s.Pgx || face != pgxFace) {
 			all = append(all, variant{name: "default", face: face})
+		}
+	}
+	// All but pgxtx, which has a pool of its own.
+	if s.Pgx {
+		all = append(all,
+			variant{name: "one connection", face: pgxFace, connections: 1},
+			variant{name: "schema outside the search path", face: pgxFace, naming: gormtest.Naming{Schema: "Elsewhere", Prefix: "x_"}, noRetention: true},
+		)
+		for name, mode := range s.Modes {
+			all = append(all, variant{name: name, face: pgxFace, mode: mode, noRetention: !mode.Retention})
 		}
 	}
 	for name, mode := range s.Drivers {
@@ -64,7 +75,10 @@ func variants(s Server) []variant {
 	return all
 }
 
-const gormFace = "gormtx"
+const (
+	gormFace = "gormtx"
+	pgxFace  = "pgxtx"
+)
 
 // faces are the ways to the outbox of a database, over the pool that GORM has
 // been given.
@@ -74,6 +88,12 @@ var faces = map[string]func(testing.TB, *gorm.DB, gormtest.Naming) facetest.Face
 		pool, err := db.DB()
 		require.NoError(t, err)
 		return sqltest.Face(pool, db.Name(), facetest.Naming(naming))
+	},
+	// Over a pool of its own, which connects as that one does.
+	pgxFace: func(t testing.TB, db *gorm.DB, naming gormtest.Naming) facetest.Face {
+		pool, err := db.DB()
+		require.NoError(t, err)
+		return pgxtest.Face(PgxPool(t, pool), pool, facetest.Naming(naming))
 	},
 }
 

@@ -31,6 +31,8 @@ type Server struct {
 	Modes map[string]Mode
 	// Drivers are further drivers, for faces that do not come with one.
 	Drivers map[string]Mode
+	// Pgx says that pgxtx connects to it.
+	Pgx bool
 	// Again says that another server of the same kind has all the variants.
 	Again bool
 	// Schemas says that it has schemas beside the default one.
@@ -85,6 +87,7 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 		Kind:       kind,
 		New:        func(t testing.TB) string { return newDatabase(t, kind) },
 		Open:       postgres.Open,
+		Pgx:        true,
 		Again:      again,
 		Schemas:    true,
 		Partitions: true,
@@ -101,6 +104,9 @@ func postgresServer(kind *servers.Kind, again bool) Server {
 			config.DefaultQueryExecMode = pgx.QueryExecModeExec
 			config.StatementCacheCapacity = 0
 			return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)})
+		}},
+		"described statements": {Open: func(_ testing.TB, dsn string) gorm.Dialector {
+			return postgres.Open(dsn + "&default_query_exec_mode=cache_describe")
 		}},
 		// A prepared statement would be missing on the next server connection,
 		// so pgx may not keep any.
