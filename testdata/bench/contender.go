@@ -16,7 +16,7 @@ type contender struct {
 	publisher   func(ctx context.Context, b *benchmark, concurrency int) (publisher, error)
 }
 
-var contenders = []contender{gormtxContender, sqltxContender, watermillContender, riverContender}
+var contenders = []contender{gormtxContender, sqltxContender, pgxtxContender, watermillContender, riverContender}
 
 func (c contender) runsOn(server string) bool {
 	return c.servers == nil || slices.Contains(c.servers, server)

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"regexp"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // sqltx's driver
 	"gorm.io/gorm"
 
 	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/pgxtx"
 	"github.com/onward-go/outbox/sqltx"
 )
 
@@ -72,6 +74,30 @@ var sqlFace = face{
 	},
 	exec: func(ctx context.Context, query string, args ...any) error {
 		_, err := sqltx.Tx(ctx).ExecContext(ctx, query, args...)
+		return err
+	},
+}
+
+var pgxFace = face{
+	name: "pgxtx",
+	open: func(b *benchmark, connections int, asynchronous bool) (opened, error) {
+		config, err := pgxpool.ParseConfig(b.dsn)
+		if err != nil {
+			return opened{}, err
+		}
+		config.MaxConns = int32(connections + 3)
+		pool, err := pgxpool.NewWithConfig(context.Background(), config)
+		if err != nil {
+			return opened{}, err
+		}
+		options := []pgxtx.Option{pgxtx.WithTablePrefix(b.prefix)}
+		if asynchronous {
+			options = append(options, pgxtx.WithAsynchronousCommit())
+		}
+		return opened{pgxtx.New(pool, options...), b.bareInsertByHand, pool.Close}, nil
+	},
+	exec: func(ctx context.Context, query string, args ...any) error {
+		_, err := pgxtx.Tx(ctx).Exec(ctx, query, args...)
 		return err
 	},
 }

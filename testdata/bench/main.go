@@ -9,8 +9,8 @@
 // batch-sets over the handler's transaction by hand, a marker and a change, in as
 // many goroutines. Wake is the time from commit to handler.
 //
-// The contenders are this library through its faces, gormtx and sqltx, and on
-// PostgreSQL watermill-sql and River. Each is measured in its own discipline, the way in which it says that an
+// The contenders are this library through its faces, gormtx, sqltx and
+// pgxtx, and on PostgreSQL watermill-sql and River. Each is measured in its own discipline, the way in which it says that an
 // effect is exactly-once, and each has a file that says what that is. They take
 // turns with the hand-written transactions: a handler's transaction begins and ends
 // within the contender's turn. In the end the changes in the database, the events
@@ -62,7 +62,7 @@ func main() {
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
-	chosen := flag.String("contenders", "gormtx,sqltx,watermill,river", "the libraries to measure; watermill and river run on postgres only")
+	chosen := flag.String("contenders", "gormtx,sqltx,pgxtx,watermill,river", "the libraries to measure; the last three run on postgres only")
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -16,6 +16,7 @@ import (
 var (
 	gormtxContender = withGORM(ours(gormFace, nil))
 	sqltxContender  = ours(sqlFace, nil)
+	pgxtxContender  = ours(pgxFace, []string{"postgres"})
 )
 
 func ours(f face, servers []string) contender {
