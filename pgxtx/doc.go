@@ -14,6 +14,11 @@
 // pgx.Tx, or a [DBTX], as generated code asks for one. [Outbox.WithTx] enlists
 // in a transaction that was begun with pgx itself.
 //
+// A transaction begins with its first statement, in the same round trip, if that
+// is one of the outbox's: a handler's is, and so is a Publish that nothing comes
+// before. [Tx] begins it in a round trip of its own. One that runs no statement
+// never begins.
+//
 // [RunRetention] drops what has been settled for long enough; call it from a
 // scheduled job.
 //

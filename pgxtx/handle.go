@@ -25,7 +25,13 @@ type handle struct {
 
 var _ pgx.Tx = (*handle)(nil)
 
-func (t *tx) handle() *handle { return &handle{Tx: t.pgx, watch: t} }
+// handle returns one, for which the transaction has to begin.
+func (t *tx) handle(ctx context.Context) *handle {
+	if err := t.begin(ctx); err != nil && t.pgx == nil {
+		return refusing(fmt.Errorf("pgxtx: begin transaction: %w", err))
+	}
+	return &handle{Tx: t.pgx, watch: t}
+}
 
 // refusing returns a handle whose every statement fails.
 func refusing(err error) *handle { return &handle{Tx: closedTx(), refused: err} }

@@ -81,7 +81,7 @@ func newStore(pool *pgxpool.Pool, opts []Option) *sqlstore.Store {
 	cfg.Database = pool
 	cfg.Pool = sqlConn{pool}
 	cfg.MaxConnections = func() int { return most }
-	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return begin(ctx, pool) }
+	cfg.Begin = func(ctx context.Context) (persistence.Tx, error) { return open(ctx, pool) }
 	cfg.Session = func(ctx context.Context) (sqlstore.Session, error) { return openSession(ctx, pool) }
 	return sqlstore.New(cfg)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
@@ -19,8 +20,11 @@ import (
 // the statements that run through it, the user's own, too: once the connection
 // is lost, or a statement has ended the transaction, every further one is
 // refused, since it would commit by itself.
+//
+// It begins with its first statement, in the same round trip, unless somebody
+// needs it before.
 type tx struct {
-	pgx  pgx.Tx
+	pgx  pgx.Tx        // nil until it begins
 	conn *pgxpool.Conn // nil if the transaction was begun elsewhere, or has ended
 	// results are those that the user has not closed yet.
 	results []result
@@ -44,29 +48,49 @@ var (
 	errSilent = errors.New("a statement has ended the whole transaction")
 )
 
-// begin opens a transaction on a connection of its own. Ctx bounds the wait for
-// the connection and the begin; the transaction does not end with it, so that
-// nothing but Commit decides whether it commits.
-func begin(ctx context.Context, pool *pgxpool.Pool) (persistence.Tx, error) {
+// open opens a transaction on a connection of its own. Ctx bounds the wait for
+// the connection; the transaction does not end with it, so that nothing but Commit
+// decides whether it commits.
+func open(ctx context.Context, pool *pgxpool.Pool) (persistence.Tx, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := beginOn(ctx, conn)
-	if err != nil {
-		// If it may have begun before the error, pgx has closed the connection.
-		conn.Release()
-		return nil, err
-	}
-	return t, nil
+	return &tx{conn: conn}, nil
 }
 
-func beginOn(ctx context.Context, conn *pgxpool.Conn) (*tx, error) {
-	begun, err := conn.Begin(ctx)
-	if err != nil {
-		return nil, err
+// begin begins the transaction, unless it has begun.
+func (t *tx) begin(ctx context.Context) error {
+	if err := t.check(); err != nil || t.pgx != nil {
+		return err
 	}
-	return &tx{pgx: begun, conn: conn}, nil
+	begun, err := t.conn.Begin(ctx)
+	if err != nil {
+		t.end(err) // if it may have begun all the same, pgx has closed the connection
+		return err
+	}
+	t.pgx = begun
+	return nil
+}
+
+// beginWith begins the transaction with a statement.
+func (t *tx) beginWith(ctx context.Context, query string, args []any) (rows int64, err error) {
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	batch.Queue(query, args...)
+	results := t.conn.SendBatch(ctx, batch)
+	_, err = results.Exec()
+	if err == nil {
+		var tag pgconn.CommandTag
+		tag, err = results.Exec()
+		rows = tag.RowsAffected()
+	}
+	err = cmp.Or(err, results.Close())
+	t.pgx = results.Tx()
+	if err != nil && (t.pgx == nil || t.conn.Conn().PgConn().TxStatus() == 'I') {
+		t.end(err)
+	}
+	return rows, err
 }
 
 // enlist returns a tx for a transaction that was begun elsewhere and is ended
@@ -78,13 +102,17 @@ func (t *tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	if err := t.check(); err != nil {
 		return 0, err
 	}
+	if t.pgx == nil {
+		n, err := t.beginWith(ctx, query, args)
+		return n, t.ran(err)
+	}
 	n, err := sqlConn{t.pgx}.Exec(ctx, query, args...)
 	return n, t.ran(err)
 }
 
 // Query implements sqlstore.Conn.
 func (t *tx) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
-	if err := t.check(); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	return t.ran(sqlConn{t.pgx}.Query(ctx, query, args, row))
@@ -106,6 +134,9 @@ func (t *tx) ran(err error) error {
 // look asks the connection whether the transaction is still open, which costs
 // nothing. Err is why it may not be. Only whoever holds the connection may ask.
 func (t *tx) look(err error) {
+	if t.pgx == nil {
+		return
+	}
 	conn := t.pgx.Conn()
 	switch {
 	case err != nil && sqlstore.Postgres.EndsTransaction(err):
@@ -196,8 +227,10 @@ func (t *tx) Commit(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if err := t.pgx.Commit(ctx); err != nil {
-		return err
+	if t.pgx != nil {
+		if err := t.pgx.Commit(ctx); err != nil {
+			return err
+		}
 	}
 	t.release()
 	return nil
@@ -210,7 +243,7 @@ func (t *tx) Rollback(ctx context.Context) error {
 	}
 	defer t.release()
 	t.finish()
-	if t.conn.Conn().IsClosed() { // so the server rolls it back
+	if t.pgx == nil || t.conn.Conn().IsClosed() { // it has not begun, or the server rolls it back
 		return nil
 	}
 	err := t.pgx.Rollback(ctx)

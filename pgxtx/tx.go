@@ -39,7 +39,7 @@ type DBTX interface {
 // A transaction that another face has opened is none here.
 func Tx(ctx context.Context) pgx.Tx {
 	if t, ok := persistence.Innermost(ctx).(*tx); ok {
-		return t.handle()
+		return t.handle(ctx)
 	}
 	return refusing(fmt.Errorf("pgxtx: %w: call Tx inside Atomically, with the context that Atomically passes on", persistence.ErrNoTransaction))
 }
@@ -51,7 +51,7 @@ func Tx(ctx context.Context) pgx.Tx {
 func DB(ctx context.Context, pool *pgxpool.Pool) DBTX {
 	current, err := persistence.Current(ctx, pool)
 	if t, ok := current.(*tx); ok && err == nil {
-		return t.handle()
+		return t.handle(ctx)
 	}
 	if persistence.Holds(ctx, pool) {
 		return refusing(fmt.Errorf("pgxtx: %w", err))
