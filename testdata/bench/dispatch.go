@@ -194,10 +194,23 @@ type delays struct {
 	mu   sync.Mutex
 	open map[string]time.Time // commits and handlers without the other
 	done []time.Duration
+	seen map[string]bool // handled; a handler whose transaction fails runs again
 }
 
 func (d *delays) committed(id string) { d.note(id, 1) }
-func (d *delays) handled(id string)   { d.note(id, -1) }
+
+func (d *delays) handled(id string) {
+	d.mu.Lock()
+	again := d.seen[id]
+	if d.seen == nil {
+		d.seen = map[string]bool{}
+	}
+	d.seen[id] = true
+	d.mu.Unlock()
+	if !again {
+		d.note(id, -1)
+	}
+}
 
 // note counts a handler that is entered before the producer knows of its commit
 // as one without a delay.

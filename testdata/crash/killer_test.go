@@ -154,7 +154,14 @@ func (k *killer) pauseHolder() {
 	k.stop(k.t, p)
 	eventually(k.t, "another replica takes over", func() (bool, error) {
 		pid, err := k.holder()
-		return pid != 0 && pid != p.cmd.Process.Pid, err
+		if pid != 0 && pid != p.cmd.Process.Pid || err != nil {
+			return err == nil, err
+		}
+		if k.isLocked() { // by what was under way when it was stopped
+			p.resume()
+			p.pause()
+		}
+		return false, nil
 	})
 	p.resume()
 	k.pauses++
