@@ -8,7 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/pgxtx"
 )
 
 // This library is a contender for each of its faces. Events of an aggregate are
@@ -16,7 +20,7 @@ import (
 var (
 	gormtxContender = withGORM(ours(gormFace, nil))
 	sqltxContender  = ours(sqlFace, nil)
-	pgxtxContender  = ours(pgxFace, []string{"postgres"})
+	pgxtxContender  = withNotify(ours(pgxFace, []string{"postgres"}))
 )
 
 func ours(f face, servers []string) contender {
@@ -58,6 +62,13 @@ func withGORM(c contender) contender {
 		{"gormtx", 300, 20 * time.Millisecond, wakeDispatcher(true)},
 		{"gormtx-poll", 40, time.Second, wakeDispatcher(false)},
 	}
+	return c
+}
+
+// withNotify adds how a dispatcher wakes that hears of commits by LISTEN and
+// NOTIFY, as one of another process does.
+func withNotify(c contender) contender {
+	c.wakers = []waker{{"pgxtx-notify", 300, 20 * time.Millisecond, wakeListener}}
 	return c
 }
 
@@ -232,4 +243,50 @@ func wakeDispatcher(woken bool) func(context.Context, *benchmark, func()) (func(
 			return b.outbox.Atomically(ctx, func(ctx context.Context) error { return publisher.Publish(ctx, event) })
 		}, polling.stop, nil
 	}
+}
+
+// wakeListener starts a dispatcher that has nothing in common with the publisher
+// but the database.
+func wakeListener(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
+	here, err := pgxpool.New(ctx, b.dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := pgxpool.New(ctx, b.dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	prefix := pgxtx.WithTablePrefix(b.prefix)
+	publishing, dispatching := pgxtx.New(here, prefix), pgxtx.New(there, prefix)
+	d := events.NewDispatcher(dispatching, dispatching, dispatching, dispatching)
+	if err := d.Subscribe(event.Type, "wake", func(context.Context, events.Event) error {
+		enter()
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	if _, err := d.RunOnce(ctx, 1); err != nil {
+		return nil, nil, err
+	}
+	running, cancel := context.WithCancel(ctx)
+	var group errgroup.Group
+	listening := make(chan struct{})
+	connected := sync.OnceFunc(func() { close(listening) })
+	group.Go(func() error { return d.Poll(running, time.Minute, 100, nil) })
+	group.Go(func() error {
+		return pgxtx.Listen(running, there, func() { d.Wake(); connected() }, prefix)
+	})
+	<-listening
+	notifier := pgxtx.NewNotifier(here, prefix)
+	publisher := events.NewPublisher(publishing, events.WithNotify(notifier.Notify))
+	publish := func(ctx context.Context) error {
+		return publishing.Atomically(ctx, func(ctx context.Context) error { return publisher.Publish(ctx, event) })
+	}
+	return publish, func() error {
+		cancel()
+		err := errors.Join(notifier.Close(context.WithoutCancel(ctx)), group.Wait())
+		here.Close()
+		there.Close()
+		return err
+	}, nil
 }
