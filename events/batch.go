@@ -94,22 +94,29 @@ func (t *term) batchOf(e *entry) *batchHandler {
 // ended a goroutine, since then nobody knows how far that one has come.
 func (t *term) deliverBatch(b *batchHandler, group []part, alone bool) {
 	failed := map[*lane]bool{}
-	if !alone {
+	if alone {
+		t.eachAlone(b, group, failed)
+	} else {
 		t.halve(b, group, failed)
-	}
-	for i, p := range group {
-		if !alone || p.entry.deliveryTo(b) == nil {
-			continue
-		}
-		if t.notDue(p.entry.deliveryTo(b)) {
-			failed[p.lane] = true
-		}
-		t.halve(b, group[i:i+1], failed)
 	}
 	for _, p := range group {
 		if len(p.entry.pending) == 0 && p.entry.found != nil {
 			t.tally.settle(p.entry.found)
 		}
+	}
+}
+
+// eachAlone applies a batch handler to what is left of a batch, one by one.
+func (t *term) eachAlone(b *batchHandler, group []part, failed map[*lane]bool) {
+	for i, p := range group {
+		dl := p.entry.deliveryTo(b)
+		if dl == nil {
+			continue // it is settled
+		}
+		if t.notDue(dl) {
+			failed[p.lane] = true
+		}
+		t.halve(b, group[i:i+1], failed)
 	}
 }
 
