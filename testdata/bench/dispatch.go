@@ -198,30 +198,24 @@ type delays struct {
 }
 
 func (d *delays) committed(id string) { d.note(id, 1) }
-
-func (d *delays) handled(id string) {
-	d.mu.Lock()
-	again := d.seen[id]
-	if d.seen == nil {
-		d.seen = map[string]bool{}
-	}
-	d.seen[id] = true
-	d.mu.Unlock()
-	if !again {
-		d.note(id, -1)
-	}
-}
+func (d *delays) handled(id string)   { d.note(id, -1) }
 
 // note counts a handler that is entered before the producer knows of its commit
 // as one without a delay.
 func (d *delays) note(id string, sign int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.open == nil {
+		d.open, d.seen = map[string]time.Time{}, map[string]bool{}
+	}
+	if sign < 0 {
+		if d.seen[id] {
+			return
+		}
+		d.seen[id] = true
+	}
 	first, both := d.open[id]
 	if !both {
-		if d.open == nil {
-			d.open = map[string]time.Time{}
-		}
 		d.open[id] = time.Now()
 		return
 	}

@@ -20,7 +20,7 @@ type face struct {
 	name string
 	// open opens the benchmark's outbox with so many connections, and says how a
 	// transaction with a bare INSERT is made in this way.
-	open func(b *benchmark, connections int, asynchronous bool) (opened, error)
+	open func(b *benchmark, connections int) (opened, error)
 	// exec runs a statement in the transaction of ctx.
 	exec func(ctx context.Context, query string, args ...any) error
 }
@@ -39,38 +39,38 @@ type opened struct {
 	close      func()
 }
 
-var gormFace = face{
-	name: "gormtx",
-	open: func(b *benchmark, _ int, asynchronous bool) (opened, error) {
-		options := []gormtx.Option{gormtx.WithTablePrefix(b.prefix)}
-		if asynchronous {
-			options = append(options, gormtx.WithAsynchronousCommit())
-		}
-		return opened{gormtx.New(b.db, options...), b.throughGORM(func() []statement {
-			return []statement{b.update(anyCounter()), b.insert()}
-		}), func() {}}, nil
-	},
-	exec: func(ctx context.Context, query string, args ...any) error {
-		return gormtx.Tx(ctx).Exec(questionMarks(query), args...).Error
-	},
+var (
+	gormFace      = gormFaceWith("gormtx")
+	gormFaceAsync = gormFaceWith("gormtx-async", gormtx.WithAsynchronousCommit())
+)
+
+func gormFaceWith(name string, options ...gormtx.Option) face {
+	return face{
+		name: name,
+		open: func(b *benchmark, _ int) (opened, error) {
+			o := gormtx.New(b.db, append(options, gormtx.WithTablePrefix(b.prefix))...)
+			return opened{o, b.throughGORM(func() []statement {
+				return []statement{b.update(anyCounter()), b.insert()}
+			}), func() {}}, nil
+		},
+		exec: func(ctx context.Context, query string, args ...any) error {
+			return gormtx.Tx(ctx).Exec(questionMarks(query), args...).Error
+		},
+	}
 }
 
 var sqlFace = face{
 	name: "sqltx",
-	open: func(b *benchmark, connections int, asynchronous bool) (opened, error) {
+	open: func(b *benchmark, connections int) (opened, error) {
 		pool, err := sql.Open(b.sqlDriver, b.dsn)
 		if err != nil {
 			return opened{}, err
 		}
 		pool.SetMaxIdleConns(connections + 3)
-		options := []sqltx.Option{sqltx.WithTablePrefix(b.prefix)}
-		if asynchronous {
-			options = append(options, sqltx.WithAsynchronousCommit())
-		}
 		bare := func(ctx context.Context) (int, error) {
 			return 1, transaction(ctx, pool, b.update(anyCounter()), b.insert())
 		}
-		return opened{sqltx.New(pool, b.dialect, options...), bare, func() { _ = pool.Close() }}, nil // the process ends
+		return opened{sqltx.New(pool, b.dialect, sqltx.WithTablePrefix(b.prefix)), bare, func() { _ = pool.Close() }}, nil // the process ends
 	},
 	exec: func(ctx context.Context, query string, args ...any) error {
 		_, err := sqltx.Tx(ctx).ExecContext(ctx, query, args...)
@@ -80,7 +80,7 @@ var sqlFace = face{
 
 var pgxFace = face{
 	name: "pgxtx",
-	open: func(b *benchmark, connections int, asynchronous bool) (opened, error) {
+	open: func(b *benchmark, connections int) (opened, error) {
 		config, err := pgxpool.ParseConfig(b.dsn)
 		if err != nil {
 			return opened{}, err
@@ -90,11 +90,7 @@ var pgxFace = face{
 		if err != nil {
 			return opened{}, err
 		}
-		options := []pgxtx.Option{pgxtx.WithTablePrefix(b.prefix)}
-		if asynchronous {
-			options = append(options, pgxtx.WithAsynchronousCommit())
-		}
-		return opened{pgxtx.New(pool, options...), b.bareInsertByHand, pool.Close}, nil
+		return opened{pgxtx.New(pool, pgxtx.WithTablePrefix(b.prefix)), b.bareInsertByHand, pool.Close}, nil
 	},
 	exec: func(ctx context.Context, query string, args ...any) error {
 		_, err := pgxtx.Tx(ctx).Exec(ctx, query, args...)

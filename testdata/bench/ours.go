@@ -37,7 +37,7 @@ func ours(f face, servers []string) contender {
 			dispatcherOf(f, "batch-sets", 120_000, 1000, (*dispatcher).sets),
 		},
 		publisher: func(_ context.Context, b *benchmark, concurrency int) (publisher, error) {
-			o, err := f.open(b, concurrency, false)
+			o, err := f.open(b, concurrency)
 			if err != nil {
 				return publisher{}, err
 			}
@@ -54,10 +54,9 @@ func withGORM(c contender) contender {
 			return []statement{b.mark(events.NewID()), b.update(anyCounter())}
 		})
 	}}
-	flushing := dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single)
-	asynchronous := flushing
-	asynchronous.name, asynchronous.open = "gormtx-async", opener(gormFace, 1, true, (*dispatcher).single)
-	c.disciplines = append(c.disciplines, bare, flushing, asynchronous)
+	c.disciplines = append(c.disciplines, bare,
+		dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single),
+		dispatcherOf(gormFaceAsync, "flush", 5000, 1, (*dispatcher).single))
 	c.wakers = []waker{
 		{"gormtx", 300, 20 * time.Millisecond, wakeDispatcher(true)},
 		{"gormtx-poll", 40, time.Second, wakeDispatcher(false)},
@@ -84,18 +83,14 @@ type dispatcher struct {
 func dispatcherOf(f face, figure string, eventsPerSecond, batchSize int, subscribe func(*dispatcher, *events.Dispatcher, *gate) error) discipline {
 	return discipline{
 		figure: figure, name: f.name, eventsPerSecond: eventsPerSecond, batchSize: batchSize, allAtOnce: true,
-		open: opener(f, batchSize, false, subscribe),
-	}
-}
-
-func opener(f face, batchSize int, asynchronous bool, subscribe func(*dispatcher, *events.Dispatcher, *gate) error) func(context.Context, *benchmark, int) (engine, error) {
-	return func(_ context.Context, b *benchmark, concurrency int) (engine, error) {
-		options := []events.Option{events.WithConcurrency(concurrency)}
-		if batchSize > 1 {
-			options = append(options, events.WithBatchSize(batchSize))
-		}
-		o, err := f.open(b, concurrency, asynchronous)
-		return &dispatcher{b, f, o, options, subscribe}, err
+		open: func(_ context.Context, b *benchmark, concurrency int) (engine, error) {
+			options := []events.Option{events.WithConcurrency(concurrency)}
+			if batchSize > 1 {
+				options = append(options, events.WithBatchSize(batchSize))
+			}
+			o, err := f.open(b, concurrency)
+			return &dispatcher{b, f, o, options, subscribe}, err
+		},
 	}
 }
 
@@ -218,18 +213,25 @@ func (b *benchmark) produce(ctx context.Context, producers int) (stop func() err
 	}
 }
 
+// idle returns a dispatcher with nothing to do, whose handler enters.
+func idle(ctx context.Context, s stores, enter func()) (*events.Dispatcher, error) {
+	d := events.NewDispatcher(s, s, s, s)
+	err := d.Subscribe(event.Type, "wake", func(context.Context, events.Event) error {
+		enter()
+		return nil
+	})
+	if err == nil {
+		_, err = d.RunOnce(ctx, 1)
+	}
+	return d, err
+}
+
 // wakeDispatcher starts a dispatcher that looks once a second and, if woken, after
 // each commit.
 func wakeDispatcher(woken bool) func(context.Context, *benchmark, func()) (func(context.Context) error, func() error, error) {
 	return func(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
-		d := events.NewDispatcher(b.outbox, b.outbox, b.outbox, b.outbox)
-		if err := d.Subscribe(event.Type, "wake", func(context.Context, events.Event) error {
-			enter()
-			return nil
-		}); err != nil {
-			return nil, nil, err
-		}
-		if _, err := d.RunOnce(ctx, 1); err != nil {
+		d, err := idle(ctx, b.outbox, enter)
+		if err != nil {
 			return nil, nil, err
 		}
 		publisher := b.publisher
@@ -258,14 +260,8 @@ func wakeListener(ctx context.Context, b *benchmark, enter func()) (func(context
 	}
 	prefix := pgxtx.WithTablePrefix(b.prefix)
 	publishing, dispatching := pgxtx.New(here, prefix), pgxtx.New(there, prefix)
-	d := events.NewDispatcher(dispatching, dispatching, dispatching, dispatching)
-	if err := d.Subscribe(event.Type, "wake", func(context.Context, events.Event) error {
-		enter()
-		return nil
-	}); err != nil {
-		return nil, nil, err
-	}
-	if _, err := d.RunOnce(ctx, 1); err != nil {
+	d, err := idle(ctx, dispatching, enter)
+	if err != nil {
 		return nil, nil, err
 	}
 	running, cancel := context.WithCancel(ctx)
