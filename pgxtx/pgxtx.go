@@ -26,6 +26,7 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.StatusReader
 
 	store *sqlstore.Store
 	pool  *pgxpool.Pool
@@ -36,7 +37,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
