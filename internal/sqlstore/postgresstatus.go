@@ -23,15 +23,17 @@ CROSS JOIN LATERAL (
 GROUP BY l.dispatcher, s.state`,
 
 	// Who holds the keys that SafeMark looks at. A prepared transaction has no
-	// process; its lock names it by its id. What sessions of others do is told to
-	// some roles only.
+	// process, but a lock on its id. What sessions of others do is told to some
+	// roles only.
 	Producers: `
+WITH lock AS MATERIALIZED (SELECT * FROM pg_locks WHERE locktype IN ('advisory', 'transactionid'))
 SELECT timestamptz 'epoch' + min(k.ms) * interval '1 millisecond', coalesce(l.pid, 0), coalesce(min(a.application_name), ''),
   coalesce(min(a.state), ''), coalesce(min(p.gid), '')
-FROM pg_locks AS l
+FROM lock AS l
 CROSS JOIN LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
 LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts AS p ON l.pid IS NULL AND p.transaction::text = split_part(l.virtualtransaction, '/', 2)
+LEFT JOIN lock AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction
+LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid::bigint >> 12 = '{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287

@@ -11,6 +11,9 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
+// scaleReader is the dispatcher that stands where the reader does.
+const scaleReader = "scale"
+
 func fillMySQL(t *testing.T, s scale) {
 	t.Helper()
 	table := s.prefix + "outbox"
@@ -55,11 +58,17 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 		}
 		return sum
 	}
+	require.NoError(t, s.outbox.Create(t.Context(), scaleReader, persistence.Cursor{}))
+	require.NoError(t, s.outbox.Rewind(t.Context(), scaleReader, p.after))
 	reads := map[string]int{}
 	for name, read := range map[string]func() ([]persistence.Record, error){
 		"ReadAfter": func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
 		"ReadWindow": func() ([]persistence.Record, error) {
 			return s.outbox.ReadWindow(t.Context(), persistence.WindowRead{After: p.after, Frontier: p.frontier, Limit: batchLimit})
+		},
+		"ReadStatus": func() ([]persistence.Record, error) {
+			_, err := s.outbox.ReadStatus(t.Context(), scaleReader)
+			return nil, err
 		},
 	} {
 		before := total()

@@ -61,6 +61,8 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 		"ReadAfter":          {"timestamptz, text, timestamptz, bigint", after + literal(time.Now()) + ", 100", 2},
 		"ReadWindow, keys":   {window, after + after + frontier + "100, NULL, ''", 4},
 		"ReadWindow, counts": {window, after + frontier + frontier + "100, NULL, ''", 4},
+		"CountAfter":         {"timestamptz, text, bigint", after + "101", 4},
+		"NextEvent":          {"timestamptz, text, timestamptz", after + "'9999-12-31'", 2},
 		"ReadWindow, held":   {window, after + frontier + frontier + "100, " + literal(p.frontier.CreatedTime) + ", '" + unborn + "'", 4},
 	} {
 		statement, _, _ := strings.Cut(name, ",")
