@@ -21,6 +21,7 @@ var rooms = map[string][]string{
 	"schema":            {"persistence"},
 	"events":            {"persistence"},
 	"memstore":          {"persistence"},
+	"health":            {"persistence", "events"},
 	"internal/sqlstore": {"persistence", "schema"},
 	"internal/stdsql":   {"persistence", "internal/sqlstore"},
 	"internal/face":     {"persistence", "schema", "internal/sqlstore"},
@@ -81,7 +82,7 @@ func TestRoomsImportOnlyWhatIsBelowThem(t *testing.T) {
 }
 
 func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
-	for _, room := range []string{"persistence", "events", "memstore", "sqltx"} {
+	for _, room := range []string{"persistence", "events", "health", "memstore", "sqltx"} {
 		for _, dep := range list(t, module+room)[0].Deps {
 			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
 		}

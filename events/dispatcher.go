@@ -46,6 +46,7 @@ type Dispatcher struct {
 	log            *slog.Logger
 
 	wake       signal
+	current    atomic.Pointer[term] // the tenure of the lease that goes on, for those who look
 	polling    atomic.Int32
 	lateEvents atomic.Int64
 

@@ -109,9 +109,11 @@ func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err e
 		return 0, false, err
 	}
 	deepest := 0
+	t.window.mu.Lock()
 	for _, e := range entries {
 		deepest = max(deepest, t.window.add(e))
 	}
+	t.window.mu.Unlock()
 	t.window.learn(deepest)
 	t.enqueue(entries)
 	return fresh, fresh == limit || size >= maxBytes, nil

@@ -82,6 +82,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	}
 	d.log.LogAttrs(ctx, t.level(), "outbox: lease acquired", slog.String("dispatcher", d.name), slog.String("owner", d.owner),
 		slog.Int64("token", lease.Token), slog.Bool("unclean", lease.Unclean), slog.String("cursor", t.resumed.String()))
+	d.current.Store(t)
 	var helpers context.Context
 	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
 	t.helpers.Go(func() { t.keep(helpers) })
@@ -233,6 +234,7 @@ func (t *term) forget(dl *delivery) {
 // close ends the term. Handlers that run have the grace to come to an end; then
 // their contexts are cancelled.
 func (t *term) close(grace time.Duration) error {
+	defer t.d.current.CompareAndSwap(t, nil)
 	t.closing.Store(true)
 	t.lanes.close()
 	patience := time.NewTimer(grace)

@@ -2,6 +2,7 @@ package events
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +28,13 @@ type entry struct {
 }
 
 // window holds what lies between the low-water mark and the frontier. It belongs
-// to one goroutine.
+// to one goroutine; others may look under its mutex.
 //
 // The durable cursor follows low, which never passes an event that is not
 // settled, nor the safe mark, before which no event can appear any more. So
 // delivery waits for neither: only the cursor does.
 type window struct {
+	mu       sync.Mutex         // held by the owner while it changes what follows, and by those who look
 	low      persistence.Cursor // everything at or before it is settled
 	frontier persistence.Cursor // the last event that has been read
 	entries  []*entry           // after low, in order
@@ -80,7 +82,7 @@ func (w *window) learn(deepest int) {
 
 // add puts an entry in its place, and returns how many come after it. Most are
 // new, at the end; late ones have been committed after others with a later stamp
-// were read.
+// were read. The caller holds the mutex.
 func (w *window) add(e *entry) (after int) {
 	c := e.at
 	if c.Compare(w.frontier) > 0 {
@@ -103,6 +105,8 @@ func (w *window) advance(mark time.Time) []*entry {
 	}
 	passed := slices.Clone(w.entries[:n])
 	if n > 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.low = passed[n-1].at
 		w.entries = slices.Delete(w.entries, 0, n)
 	}

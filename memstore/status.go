@@ -49,7 +49,8 @@ func (s *Store) dispatcherStatus(name string, c *sidecar, now time.Time, letters
 	after := s.search(c.cursor)
 	d.After = persistence.CountTo(len(s.rows)-after, most)
 	if after < len(s.rows) {
-		d.Head(s.rows[after].Cursor(), true, now)
+		oldest := s.rows[after].Cursor()
+		d.Oldest, d.OldestAge = &oldest, oldest.Age(now)
 	}
 	for _, l := range letters {
 		if n := d.DeadLetters[l.State]; l.Dispatcher == name {

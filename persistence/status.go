@@ -154,11 +154,6 @@ func (l Lease) Status(now time.Time) LeaseStatus {
 	}
 }
 
-// Head notes the first event after the cursor, if there is one, for authors of
-// stores.
-func (d *DispatcherStatus) Head(event Cursor, found bool, now time.Time) {
-	if found {
-		d.Oldest = &event
-		d.OldestAge = Seconds(max(0, now.Sub(event.CreatedTime)))
-	}
-}
+// Age returns how long ago the position was stamped, at a time of the database's
+// clock; at least 0.
+func (c Cursor) Age(now time.Time) Seconds { return Seconds(max(0, now.Sub(c.CreatedTime))) }

@@ -78,7 +78,9 @@ func (s *Store) measure(ctx context.Context, conn Conn, d *persistence.Dispatche
 		if err != nil {
 			return err
 		}
-		d.Head(event, found, now)
+		if found {
+			d.Oldest, d.OldestAge = &event, event.Age(now)
+		}
 	}
 	if n, err = countRows(ctx, conn, s.sql.CountAttempts, d.Dispatcher, most+1); err != nil || n == 0 {
 		return err

@@ -116,3 +116,50 @@ func reader(t *testing.T, db *gorm.DB, dsn string) string {
 	require.NoError(t, db.Exec(fmt.Sprintf("GRANT UPDATE ON %s.outbox_fence TO '%s'@'%%'", config.DBName, name)).Error)
 	return config.FormatDSN()
 }
+
+// While a producer stays open, everybody else's events are delivered, and the
+// status says why the cursor waits.
+func TestStatusTellsWhyTheCursorWaits(t *testing.T) {
+	for _, server := range Servers {
+		if server.OneWriter || server.Again {
+			continue
+		}
+		t.Run(server.Name, func(t *testing.T) {
+			t.Parallel()
+			outbox := gormtx.New(Open(t, server.Gorm(t), &gorm.Config{Logger: logger.Discard}))
+			require.NoError(t, outbox.Migrate(t.Context()))
+			delivered := make(chan string, 10)
+			d := events.NewDispatcher(outbox, outbox, outbox, outbox)
+			require.NoError(t, d.Subscribe("t", "h", func(_ context.Context, evt events.Event) error {
+				delivered <- evt.ID
+				return nil
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Poll(ctx, 20*time.Millisecond, 10, nil) }()
+			require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+				if err := events.NewPublisher(outbox).Publish(ctx, newEvents(1)...); err != nil {
+					return err
+				}
+				publish(t, outbox, "published")
+				require.Equal(t, "published", <-delivered)
+				var status events.Status
+				for status.Window == nil || status.Window.HeldBy != events.HeldByProducer {
+					var err error
+					status, err = d.Status(t.Context())
+					require.NoError(t, err)
+				}
+				require.Equal(t, 1, status.Window.Settled)
+				require.Zero(t, status.Lag)
+				require.Equal(t, persistence.Count{N: 1}, status.After)
+				return nil
+			}))
+			<-delivered
+			for status, err := d.Status(t.Context()); status.After.N > 0; status, err = d.Status(t.Context()) {
+				require.NoError(t, err)
+			}
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
+}
