@@ -29,6 +29,7 @@ type Outbox struct {
 	persistence.OutboxRetention
 	persistence.DedupStore
 	persistence.StatusReader
+	persistence.Validator
 
 	store *sqlstore.Store
 }
@@ -39,7 +40,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,

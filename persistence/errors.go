@@ -37,6 +37,10 @@ var (
 	// way and what to do. Nothing was written.
 	ErrUnsupported = errors.New("unsupported server")
 
+	// ErrPrivilege says that the database user may not do what the store does for
+	// one of its roles.
+	ErrPrivilege = errors.New("missing privilege")
+
 	// ErrLeaseHeld says that another owner holds the dispatcher's lease.
 	ErrLeaseHeld = errors.New("lease held by another owner")
 

@@ -58,6 +58,7 @@ var (
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
 	_ persistence.StatusReader      = (*Store)(nil)
+	_ persistence.Validator         = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.
@@ -153,6 +154,18 @@ const (
 // pool returns the pool, which takes no part in a transaction that ctx
 // carries. Where that transaction would make it wait for ever, it refuses.
 func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
+	conn, err := s.unchecked(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.check(ctx, conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// unchecked is the pool, whatever server and tables there are.
+func (s *Store) unchecked(ctx context.Context, a access) (Conn, error) {
 	if s.cfg.Invalid != nil {
 		return nil, s.cfg.Invalid
 	}
@@ -163,9 +176,6 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 		if a == writing && s.cfg.Dialect.OneWriter {
 			return nil, fmt.Errorf("outbox table %s: %w, which holds the database's write lock: call it after the transaction", s.table, persistence.ErrInTransaction)
 		}
-	}
-	if err := s.check(ctx, s.cfg.Pool); err != nil {
-		return nil, err
 	}
 	return s.cfg.Pool, nil
 }
@@ -179,20 +189,31 @@ func (s *Store) check(ctx context.Context, conn Conn) error {
 	if err := s.checkServer(ctx, conn); err != nil {
 		return err
 	}
-	version, err := s.version(ctx, conn)
-	if err != nil {
+	if err := s.checkSchema(ctx, conn); err != nil {
 		return err
-	}
-	switch {
-	case version == 0:
-		return fmt.Errorf("%w: table %s is missing: apply the migrations first", persistence.ErrSchema, s.table)
-	case version < schema.Version:
-		return fmt.Errorf("%w: table %s has version %d, this library needs %d: apply the migrations first", persistence.ErrSchema, s.table, version, schema.Version)
-	case version > schema.Version:
-		return s.tooNew(version)
 	}
 	s.checked.Store(true)
 	return nil
+}
+
+// checkSchema makes sure that the tables are those of this version.
+func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
+	version, err := s.version(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return s.outdated(fmt.Sprintf("table %s is missing", s.table))
+	case version < schema.Version:
+		return s.outdated(fmt.Sprintf("table %s has version %d, this library needs %d", s.table, version, schema.Version))
+	case version > schema.Version:
+		return s.tooNew(version)
+	}
+	return nil
+}
+
+func (s *Store) outdated(what string) error {
+	return persistence.Finding{Severity: persistence.SeverityError, Problem: what, Remedy: "apply the migrations first", Kind: persistence.ErrSchema}
 }
 
 // checkServer makes sure that the server can keep the promises.
@@ -205,7 +226,10 @@ func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 }
 
 func (s *Store) tooNew(version int) error {
-	return fmt.Errorf("%w: table %s has version %d, this library knows %d: upgrade the library", persistence.ErrSchema, s.table, version, schema.Version)
+	return persistence.Finding{
+		Severity: persistence.SeverityError, Kind: persistence.ErrSchema, Remedy: "upgrade the library",
+		Problem: fmt.Sprintf("table %s has version %d, this library knows %d", s.table, version, schema.Version),
+	}
 }
 
 // version returns the version of the tables, 0 if there are none. It looks for

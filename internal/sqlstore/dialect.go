@@ -52,6 +52,9 @@ type Dialect struct {
 	// hidesHolders reports whether the server refuses to tell who holds a
 	// table's lock; or nil.
 	hidesHolders func(error) bool
+	// lacksPrivilege reports whether the server refuses a statement to the user; nil
+	// where there are no users.
+	lacksPrivilege func(error) bool
 	// judge makes out a server by what it tells of itself, and refuses one that
 	// will not do.
 	judge func(facts) (product, error)
@@ -166,6 +169,11 @@ type statusStatements struct {
 	// limit; yield when the transaction began, session, client, state, name of a prepared transaction
 	Producers string // or ""
 	Suspects  string // or ""; for MariaDB
+
+	// a time; yields the clock, whether it is a primary, whether the session may write, and the time
+	ProbeSession string
+	// yields what the user lacks for retention's DDL: a table, a privilege
+	LackedByRetention string // or ""
 }
 
 // sidecarStatements are those of what dispatchers remember.

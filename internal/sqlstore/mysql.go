@@ -20,6 +20,7 @@ var MySQL = &Dialect{
 	isDuplicate:     func(err error) bool { return mysqlNumber(err) == 1062 },
 	endsTransaction: mysqlEndsTransaction,
 	isTransient:     mysqlIsTransient,
+	lacksPrivilege:  mysqlLacksPrivilege,
 	lostConnection:  "invalid connection",
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
@@ -205,7 +206,7 @@ SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting 
 		// by its name would fail.
 		DescribeServer: `
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
-  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'character_set_client', 'character_set_connection', 'character_set_results')`,
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results')`,
 
 		// SYSDATE has to move on within a statement, or a stamp would be taken
 		// before its fence is locked.

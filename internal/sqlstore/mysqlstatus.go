@@ -40,4 +40,23 @@ SELECT CAST(CONVERT_TZ(t.trx_started, 'SYSTEM', '+00:00') AS CHAR), t.trx_mysql_
 FROM information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
 WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_rows_modified > 0 AND t.trx_rows_locked > 0
 ORDER BY 1, 2 LIMIT ?1`,
+
+	ProbeSession: `
+SELECT CAST(UTC_TIMESTAMP(6) AS CHAR), NOT @@global.read_only, TRUE, CAST(CAST(?1 AS DATETIME(6)) AS CHAR)`,
+
+	// What is granted to the user itself, for all databases, this one or the table;
+	// the name of a database may be a pattern. Who has roles is not judged: the
+	// server does not tell everybody what they contain.
+	LackedByRetention: `
+SELECT t.name, n.privilege
+FROM (SELECT '{prefix}outbox' AS name UNION ALL SELECT '{prefix}outbox_idempotency') AS t
+CROSS JOIN (SELECT 'ALTER' AS privilege UNION ALL SELECT 'CREATE' UNION ALL SELECT 'DROP' UNION ALL SELECT 'INSERT') AS n
+CROSS JOIN (SELECT CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AS name) AS u
+WHERE NOT EXISTS (SELECT 1 FROM information_schema.enabled_roles WHERE role_name IS NOT NULL AND role_name <> 'NONE')
+  AND NOT EXISTS (SELECT 1 FROM information_schema.user_privileges AS g WHERE g.grantee = u.name AND g.privilege_type = n.privilege)
+  AND NOT EXISTS (SELECT 1 FROM information_schema.schema_privileges AS g
+    WHERE g.grantee = u.name AND g.privilege_type = n.privilege AND DATABASE() LIKE g.table_schema)
+  AND NOT EXISTS (SELECT 1 FROM information_schema.table_privileges AS g
+    WHERE g.grantee = u.name AND g.privilege_type = n.privilege AND g.table_schema = DATABASE() AND g.table_name = t.name)
+ORDER BY 1, 2`,
 }

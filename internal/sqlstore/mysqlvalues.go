@@ -49,6 +49,20 @@ func mysqlIsLockTimeout(err error) bool {
 	return false
 }
 
+// mysqlLacksPrivilege reports that the user may not run a statement.
+func mysqlLacksPrivilege(err error) bool {
+	switch mysqlNumber(err) {
+	case 1044, // for the database
+		1142, // the table
+		1143, // the column
+		1227, // at all
+		1345, // nor have it explained
+		1370: // the routine
+		return true
+	}
+	return false
+}
+
 // mysqlNumber returns the server's error number, or 0. Drivers give it in a
 // field, not by a method, so it takes reflection to do without an import.
 func mysqlNumber(err error) uint16 {

@@ -27,6 +27,7 @@ var Postgres = &Dialect{
 		return false
 	},
 	isTransient:     postgresIsTransient,
+	lacksPrivilege:  func(err error) bool { return sqlState(err) == "42501" },
 	setsTransaction: true,
 	namesHoldouts:   true,
 	lostConnection:  "conn closed",

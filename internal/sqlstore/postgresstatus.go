@@ -40,4 +40,19 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
   AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
 GROUP BY l.pid, l.virtualtransaction
 ORDER BY 1, 2 LIMIT $1`,
+
+	ProbeSession: `
+SELECT clock_timestamp(), NOT pg_is_in_recovery(), current_setting('transaction_read_only') = 'off', $1::timestamptz`,
+
+	// DDL is the owner's. A partition is a table of its own.
+	LackedByRetention: `
+SELECT c.oid::regclass::text, 'ownership'
+FROM pg_class AS c
+WHERE c.oid IN (SELECT t.oid FROM unnest(ARRAY['{schema}"{prefix}outbox"'::regclass, '{schema}"{prefix}outbox_idempotency"'::regclass]) AS p(oid),
+    LATERAL (SELECT p.oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = p.oid) AS t(oid))
+  AND NOT pg_has_role(c.relowner, 'USAGE')
+UNION ALL
+SELECT n.nspname::text, 'CREATE' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = '{schema}"{prefix}outbox"'::regclass AND NOT has_schema_privilege(n.oid, 'CREATE')
+ORDER BY 1`,
 }

@@ -1,7 +1,9 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -17,6 +19,9 @@ type facts map[string]string
 // on reports whether a setting is on.
 func (f facts) on(name string) bool { return strings.EqualFold(f[name], "ON") || f[name] == "1" }
 
+// isolation is the session's, under its old name or its new one.
+func (f facts) isolation() string { return cmp.Or(f["transaction_isolation"], f["tx_isolation"]) }
+
 const mariaDB = "MariaDB"
 
 // product is a kind of database and its version.
@@ -30,7 +35,7 @@ func (p product) String() string { return p.name + " " + p.version.String() }
 // atLeast refuses an older version, and says why.
 func (p product) atLeast(oldest version, why string) error {
 	if p.version.before(oldest) {
-		return fmt.Errorf("%w: this is %s, %s: use %s or newer", persistence.ErrUnsupported, p, why, product{p.name, oldest})
+		return refuse("this is "+p.String()+", "+why, "use "+product{p.name, oldest}.String()+" or newer")
 	}
 	return nil
 }
@@ -90,12 +95,16 @@ func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 		return product{}, err
 	}
 	p, err := d.judge(told)
-	if err != nil || d.statements.ClockMoves == "" {
+	if d.statements.ClockMoves == "" {
 		return p, err
 	}
-	moves, err := exists(ctx, conn, d.statements.ClockMoves)
-	if err == nil && !moves {
-		err = fmt.Errorf("%w: the server runs with sysdate-is-now, which stamps events before they are fenced: turn it off", persistence.ErrUnsupported)
+	moves, askErr := exists(ctx, conn, d.statements.ClockMoves)
+	switch {
+	case askErr != nil && err != nil: // whoever is refused need not know the statement
+	case askErr != nil:
+		err = askErr
+	case !moves:
+		err = errors.Join(err, refuse("the server runs with sysdate-is-now, which stamps events before they are fenced", "turn it off"))
 	}
 	return p, err
 }
@@ -108,7 +117,7 @@ func refuseLookalikes(text string, all []lookalike, lack, use string) error {
 	text = strings.ToLower(text)
 	for _, l := range all {
 		if strings.Contains(text, strings.ToLower(l.word)) {
-			return fmt.Errorf("%w: this is %s, %s: use %s", persistence.ErrUnsupported, l.name, lack, use)
+			return refuse("this is "+l.name+", "+lack, "use "+use)
 		}
 	}
 	return nil
@@ -129,9 +138,9 @@ func judgePostgres(f facts) (product, error) {
 	case err != nil:
 		return p, err
 	case !strings.HasPrefix(text, "PostgreSQL "):
-		return p, fmt.Errorf("%w: the server says it is %q: use PostgreSQL 15 or newer", persistence.ErrUnsupported, text)
+		return p, refuse(fmt.Sprintf("the server says it is %q", text), "use PostgreSQL 15 or newer")
 	case f["advisory locks"] == "0":
-		return p, fmt.Errorf("%w: this %s has no advisory locks, which fence events: use PostgreSQL 15 or newer", persistence.ErrUnsupported, p)
+		return p, refuse("this "+p.String()+" has no advisory locks, which fence events", "use PostgreSQL 15 or newer")
 	}
 	return p, p.atLeast(version{15}, "which the statements are not made for")
 }
@@ -172,27 +181,36 @@ func judgeMySQL(f facts) (product, error) {
 	if err != nil {
 		return p, err
 	}
-	refuse := func(what, remedy string) (product, error) {
-		return p, fmt.Errorf("%w: %s: %s: %s", persistence.ErrUnsupported, p, what, remedy)
+	var all []error
+	refused := func(what, remedy string) { all = append(all, refuse(p.String()+": "+what, remedy)) }
+	if provider := f["wsrep_provider"]; f.on("wsrep_on") && provider != "" && !strings.EqualFold(provider, "none") {
+		refused("it is a node of a Galera cluster (wsrep_on), and locks do not reach the other nodes", "use a single primary with replicas")
 	}
-	switch provider := f["wsrep_provider"]; {
-	case f.on("wsrep_on") && provider != "" && !strings.EqualFold(provider, "none"):
-		return refuse("it is a node of a Galera cluster (wsrep_on), and locks do not reach the other nodes", "use a single primary with replicas")
-	case f["group_replication_group_name"] != "" && !f.on("group_replication_single_primary_mode"):
-		return refuse("group replication has several primaries, and locks do not reach the others", "turn group_replication_single_primary_mode on")
+	if f["group_replication_group_name"] != "" && !f.on("group_replication_single_primary_mode") {
+		refused("group replication has several primaries, and locks do not reach the others", "turn group_replication_single_primary_mode on")
+	}
 	// MIXED will do: a statement with SYSDATE is logged as rows.
-	case f.on("log_bin") && strings.EqualFold(f["binlog_format"], "STATEMENT"):
-		return refuse("binlog_format is STATEMENT, so a replica would stamp events anew", "set it to ROW or MIXED")
+	if f.on("log_bin") && strings.EqualFold(f["binlog_format"], "STATEMENT") {
+		refused("binlog_format is STATEMENT, so a replica would stamp events anew", "set it to ROW or MIXED")
+	}
 	// A reader's lock would stay when its connection goes back to the pool.
-	case strings.EqualFold(f["autocommit"], "OFF") || f["autocommit"] == "0":
-		return refuse("autocommit is off, so what runs outside of a transaction would open one", "turn it on, for the session or in the DSN")
+	if strings.EqualFold(f["autocommit"], "OFF") || f["autocommit"] == "0" {
+		refused("autocommit is off, so what runs outside of a transaction would open one", "turn it on, for the session or in the DSN")
+	}
+	if isolation := f.isolation(); isolation == "READ-UNCOMMITTED" {
+		refused("the session's isolation is READ UNCOMMITTED, so events would be delivered whose transaction rolls back", "use READ COMMITTED")
 	}
 	// Elsewhere text becomes question marks, or other text, without an error.
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		set := f[name]
 		if kept := name == "character_set_results" && strings.EqualFold(set, "binary"); set != "" && set != "utf8mb4" && !kept {
-			return refuse("the connection's "+name+" is "+set+", which cannot hold all text", "put charset=utf8mb4 in the DSN")
+			refused("the connection's "+name+" is "+set+", which cannot hold all text", "put charset=utf8mb4 in the DSN")
 		}
 	}
-	return p, nil
+	return p, errors.Join(all...)
+}
+
+// refuse returns why a server cannot keep the promises, and what to do.
+func refuse(what, remedy string) error {
+	return persistence.Finding{Severity: persistence.SeverityError, Problem: what, Remedy: remedy, Kind: persistence.ErrUnsupported}
 }

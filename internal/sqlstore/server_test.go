@@ -94,6 +94,10 @@ func TestServersAreToldByTheirVariables(t *testing.T) {
 		{MySQL, mysql, facts{"binlog_format": "MIXED"}, ""},
 		{MySQL, mariadb, facts{"binlog_format": "statement", "log_bin": "1"}, "set it to ROW or MIXED"},
 
+		{MySQL, mysql, facts{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
+		{MySQL, mariadb, facts{"tx_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
+		{MySQL, mariadb, facts{"tx_isolation": "REPEATABLE-READ"}, ""},
+
 		{MySQL, mysql, facts{"autocommit": "OFF"}, "autocommit is off"},
 		{MySQL, mysql, facts{"autocommit": "0"}, "autocommit is off"},
 

@@ -19,4 +19,7 @@ SELECT dispatcher, state, count(*) FROM (
   UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "{prefix}outbox_dead_letters" WHERE state = 'replayed' LIMIT ?1)
   UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "{prefix}outbox_dead_letters" WHERE state = 'discarded' LIMIT ?1)
 ) GROUP BY dispatcher, state`,
+
+	ProbeSession: `
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER), 1, (SELECT query_only = 0 FROM pragma_query_only), ?1`,
 }

@@ -287,6 +287,22 @@ FROM information_schema.innodb_trx AS t JOIN information_schema.processlist AS p
 WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_rows_modified > 0 AND t.trx_rows_locked > 0
 ORDER BY 1, 2 LIMIT ?1
 
+-- ProbeSession
+SELECT CAST(UTC_TIMESTAMP(6) AS CHAR), NOT @@global.read_only, TRUE, CAST(CAST(?1 AS DATETIME(6)) AS CHAR)
+
+-- LackedByRetention
+SELECT t.name, n.privilege
+FROM (SELECT 'app_outbox' AS name UNION ALL SELECT 'app_outbox_idempotency') AS t
+CROSS JOIN (SELECT 'ALTER' AS privilege UNION ALL SELECT 'CREATE' UNION ALL SELECT 'DROP' UNION ALL SELECT 'INSERT') AS n
+CROSS JOIN (SELECT CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AS name) AS u
+WHERE NOT EXISTS (SELECT 1 FROM information_schema.enabled_roles WHERE role_name IS NOT NULL AND role_name <> 'NONE')
+  AND NOT EXISTS (SELECT 1 FROM information_schema.user_privileges AS g WHERE g.grantee = u.name AND g.privilege_type = n.privilege)
+  AND NOT EXISTS (SELECT 1 FROM information_schema.schema_privileges AS g
+    WHERE g.grantee = u.name AND g.privilege_type = n.privilege AND DATABASE() LIKE g.table_schema)
+  AND NOT EXISTS (SELECT 1 FROM information_schema.table_privileges AS g
+    WHERE g.grantee = u.name AND g.privilege_type = n.privilege AND g.table_schema = DATABASE() AND g.table_name = t.name)
+ORDER BY 1, 2
+
 -- OutboxTable
 app_outbox
 
@@ -334,7 +350,7 @@ KILL QUERY <session>
 
 -- DescribeServer
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
-  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'character_set_client', 'character_set_connection', 'character_set_results')
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results')
 
 -- ClockMoves
 SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)

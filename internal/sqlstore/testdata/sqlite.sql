@@ -243,6 +243,9 @@ SELECT dispatcher, state, count(*) FROM (
   UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "app_outbox_dead_letters" WHERE state = 'discarded' LIMIT ?1)
 ) GROUP BY dispatcher, state
 
+-- ProbeSession
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER), 1, (SELECT query_only = 0 FROM pragma_query_only), ?1
+
 -- OutboxTable
 "app_outbox"
 

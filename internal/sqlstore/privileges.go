@@ -1,0 +1,153 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// need is a statement that a role runs, and what it is for.
+type need struct {
+	purpose   string
+	statement string // the name of its field
+}
+
+// needs are the statements of each role, of which the server is asked whether the
+// user may run them: those that between them take all the privileges. Statements of
+// nothing but SELECT on a table are named once for it.
+var needs = map[persistence.Role][]need{
+	persistence.RoleProducer: {
+		{"read the version of the tables", "SchemaVersion"},
+		{"publish", "AppendRecord"},
+		{"reserve dedup keys", "ReserveKeys"},
+		{"give dedup keys back", "ReleaseKeys"},
+		{"find dedup keys", "TakenKeys"},
+	},
+	persistence.RoleDispatcher: {
+		{"read the version of the tables", "SchemaVersion"},
+		{"read the safe mark", "SafeMark"},
+		{"read events", "NextEvent"},
+		{"write markers", "RecordMarker"},
+		{"read markers", "AppliedMarkers"},
+		{"read cursors", "ListCursors"},
+		{"make a cursor", "CreateCursor"},
+		{"lock a cursor", "LockCursor"},
+		{"take the lease", "AcquireLease"},
+		{"read subscriptions", "ListSubscriptions"},
+		{"register subscriptions", "RegisterSubscriptions"},
+		{"move subscriptions", "MoveSubscription"},
+		{"forget subscriptions", "ForgetSubscription"},
+		{"save counts", "SaveCounts"},
+		{"read counts", "LoadCounts"},
+		{"forget counts", "ForgetCounts"},
+		{"read failures", "LoadAttempts"},
+		{"record failures", "RecordFailure"},
+		{"forget failures", "SettleAttempts"},
+		{"write dead letters", "AddDeadLetter"},
+		{"read dead letters", "GetDeadLetter"},
+		{"move dead letters", "MoveDeadLetter"},
+	},
+	persistence.RoleRetention: {
+		{"read the version of the tables", "SchemaVersion"},
+		{"read the safe mark", "SafeMark"},
+		{"look for owed events", "NextEvent"},
+		{"read cursors", "ListCursors"},
+		{"read subscriptions", "ListSubscriptions"},
+		{"free dedup keys", "PurgeKeys"},
+		{"forget events", "ForgetEvents"},
+		{"forget markers", "ForgetMarkers"},
+	},
+}
+
+// lack is something that the user may not do, as the server puts it, and what it is
+// needed for.
+type lack struct {
+	role     persistence.Role
+	said     string
+	purposes []string
+}
+
+// checkPrivileges asks the server to explain the statements that the roles run: it
+// runs none of them, and refuses those that the user may not run.
+func (v *validation) checkPrivileges() error {
+	if v.s.cfg.Dialect.lacksPrivilege == nil {
+		return nil
+	}
+	for _, role := range v.roles {
+		for _, n := range needs[role] {
+			text := reflect.ValueOf(v.s.sql).FieldByName(n.statement).String()
+			if text == "" {
+				continue
+			}
+			err := v.conn.Query(v.ctx, "EXPLAIN "+strings.TrimSpace(text), dummies(text), func(func(...any) error) error { return nil })
+			if err != nil && !v.lacks(err, role, n.purpose) {
+				return fmt.Errorf("explain how to %s: %w", n.purpose, err)
+			}
+		}
+	}
+	if !v.has(persistence.RoleRetention) {
+		return nil
+	}
+	return v.conn.Query(v.ctx, v.s.sql.LackedByRetention, nil, func(scan func(...any) error) error {
+		var table, privilege string
+		err := scan(&table, &privilege)
+		v.lack(persistence.RoleRetention, "no "+privilege+" on "+table, "make and drop partitions")
+		return err
+	})
+}
+
+var argument = regexp.MustCompile(`(LIMIT )?[$?]([0-9]+)`)
+
+// dummies returns arguments for a statement that is not run: NULL, or a number for
+// a limit.
+func dummies(statement string) []any {
+	var args []any
+	for _, m := range argument.FindAllStringSubmatch(statement, -1) {
+		n, _ := strconv.Atoi(m[2]) // digits
+		for len(args) < n {
+			args = append(args, nil)
+		}
+		if m[1] != "" {
+			args[n-1] = 1
+		}
+	}
+	return args
+}
+
+// lacks notes what the user may not do, and reports whether the error says so.
+func (v *validation) lacks(err error, role persistence.Role, purpose string) bool {
+	refused := v.s.cfg.Dialect.lacksPrivilege
+	if err == nil || refused == nil || !inChain(err, refused) {
+		return false
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner // to what the server says
+	}
+	v.lack(role, err.Error(), purpose)
+	return true
+}
+
+func (v *validation) lack(role persistence.Role, said, purpose string) {
+	i := slices.IndexFunc(v.lacking, func(l lack) bool { return l.role == role && l.said == said })
+	if i < 0 {
+		i = len(v.lacking)
+		v.lacking = append(v.lacking, lack{role: role, said: said})
+	}
+	if l := &v.lacking[i]; !slices.Contains(l.purposes, purpose) {
+		l.purposes = append(l.purposes, purpose)
+	}
+}
+
+// tellLacks makes a finding of each.
+func (v *validation) tellLacks() {
+	for _, l := range v.lacking {
+		v.fail(persistence.ErrPrivilege, fmt.Sprintf("the user may not %s (%s)", strings.Join(l.purposes, ", "), l.said),
+			fmt.Sprintf("grant what the role %s needs", l.role))
+	}
+}

@@ -1,0 +1,190 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Validate implements persistence.Validator.
+func (s *Store) Validate(ctx context.Context, roles ...persistence.Role) (persistence.Validation, error) {
+	roles, err := persistence.CheckRoles(roles)
+	if err != nil {
+		return persistence.Validation{}, err
+	}
+	conn, err := s.unchecked(ctx, reading)
+	if err != nil {
+		return persistence.Validation{}, err
+	}
+	v := &validation{s: s, ctx: ctx, conn: conn, roles: roles}
+	for _, step := range []func() error{v.checkServer, v.checkSession, v.checkTables} {
+		if err := step(); err != nil {
+			return v.Validation, s.failed(err, "validate")
+		}
+	}
+	return v.Validation, s.failed(v.Err(), "validate")
+}
+
+// validation is one that goes on.
+type validation struct {
+	persistence.Validation
+	s       *Store
+	ctx     context.Context
+	conn    Conn
+	roles   []persistence.Role
+	lacking []lack
+}
+
+func (v *validation) has(role persistence.Role) bool { return slices.Contains(v.roles, role) }
+
+// note takes the findings out of an error, and returns what else it is.
+func (v *validation) note(err error) error {
+	if err == nil {
+		return nil
+	}
+	found := false
+	inChain(err, func(e error) bool {
+		if f, ok := e.(persistence.Finding); ok {
+			v.Findings = append(v.Findings, f)
+			found = true
+		}
+		return false
+	})
+	if found {
+		return nil
+	}
+	return err
+}
+
+func (v *validation) fail(kind error, problem, remedy string) {
+	v.Findings = append(v.Findings, persistence.Finding{Severity: persistence.SeverityError, Problem: problem, Remedy: remedy, Kind: kind})
+}
+
+func (v *validation) warn(problem, remedy string) {
+	v.Findings = append(v.Findings, persistence.Finding{Severity: persistence.SeverityWarning, Problem: problem, Remedy: remedy})
+}
+
+func (v *validation) checkServer() error {
+	server, err := v.s.cfg.Dialect.checkServer(v.ctx, v.conn)
+	if server != (product{}) {
+		v.Server = server.String()
+	}
+	if server.tearsViews() {
+		v.s.tornViews.Store(true)
+	}
+	return v.note(err)
+}
+
+// clockSlack is how far the clocks of the process and the database may be apart
+// before somebody should know.
+const clockSlack = 2 * time.Second
+
+// checkSession asks who answers, what time it is, and whether a time that is sent
+// comes back as it was.
+func (v *validation) checkSession() error {
+	sent := time.Date(2026, 3, 29, 1, 59, 59, 123_456_000, time.UTC) // an hour that a change of the clock skips in places
+	var back time.Time
+	var primary, writable bool
+	asked := time.Now()
+	err := v.conn.Query(v.ctx, v.s.sql.ProbeSession, []any{v.s.at(sent)}, func(scan func(...any) error) error {
+		return scan(timestamp{&v.Now}, &primary, &writable, timestamp{&back})
+	})
+	if err != nil {
+		return fmt.Errorf("ask for the session: %w", err)
+	}
+	answered := time.Now()
+	// It was read somewhere in between.
+	v.ClockAhead = persistence.Seconds(v.Now.Sub(asked.Add(answered.Sub(asked) / 2)))
+	if !primary {
+		v.fail(persistence.ErrNotPrimary, "a standby answers, or a server that is read-only", "connect to the primary")
+	} else if !writable {
+		v.fail(persistence.ErrUnsupported, "the session is read-only", "turn the setting off, for the user or in the DSN: default_transaction_read_only, query_only")
+	}
+	if !back.Equal(sent) {
+		v.fail(persistence.ErrUnsupported, fmt.Sprintf("a time comes back changed: %s as %s", sent.Format(time.RFC3339Nano), back.Format(time.RFC3339Nano)),
+			"leave the driver's handling of time stamps as it is by default")
+	}
+	if apart := v.ClockAhead.Duration().Abs(); apart > clockSlack {
+		v.warn(fmt.Sprintf("the clocks of this process and of the database are %s apart", apart.Round(time.Millisecond)),
+			"synchronise them; delivery does not depend on it, but logs and the times in event ids mislead")
+	}
+	return nil
+}
+
+// checkTables looks at the tables, if they are there, and at what lies in them.
+func (v *validation) checkTables() error {
+	before := len(v.Findings)
+	err := v.note(v.s.checkSchema(v.ctx, v.conn))
+	switch {
+	case v.lacks(err, v.roles[0], "read the version of the tables"):
+		// That of the others is not known, but they may be missing, too.
+	case err != nil, len(v.Findings) > before:
+		return err
+	}
+	defer v.tellLacks()
+	if err := v.checkPrivileges(); err != nil {
+		return err
+	}
+	if v.has(persistence.RoleDispatcher) || v.has(persistence.RoleRetention) {
+		if err := v.checkPartitions(); err != nil {
+			return err
+		}
+	}
+	if v.has(persistence.RoleDispatcher) {
+		return v.checkCursors()
+	}
+	return nil
+}
+
+// checkPartitions warns before events go to the open-ended partition.
+func (v *validation) checkPartitions() error {
+	if v.s.cfg.Dialect.partitions == nil {
+		return nil
+	}
+	for _, t := range []table{v.s.outboxTable(), v.s.markerTable()} {
+		p, err := v.s.partitionStatus(v.ctx, v.conn, t, v.Now)
+		switch {
+		case errors.Is(err, persistence.ErrSchema):
+			v.fail(persistence.ErrSchema, err.Error(), "retention cannot work until then")
+			continue
+		case err != nil:
+			return err
+		}
+		if len(p.Detaching) > 0 {
+			v.warn(fmt.Sprintf("table %s: the detach of partition %s has not come to its end, and nothing can be written to its range", t.name, p.Detaching[0]),
+				"run retention, which ends it")
+		}
+		if p.Through.Before(startOfMonth(v.Now, 2)) {
+			v.warn(fmt.Sprintf("table %s has partitions up to %s; later events go to the open-ended one", t.name, p.Through.Format(time.DateOnly)),
+				"run retention from a scheduler, once a day")
+		}
+	}
+	return nil
+}
+
+// checkCursors looks for cursors that are ahead of the clock. SQLite stamps above
+// them.
+func (v *validation) checkCursors() error {
+	if v.s.cfg.Dialect.OneWriter {
+		return nil
+	}
+	states, err := v.s.listCursors(v.ctx, v.conn)
+	if err != nil {
+		if v.lacks(err, persistence.RoleDispatcher, "read cursors") {
+			return nil
+		}
+		return err
+	}
+	for _, st := range states {
+		if ahead := st.Cursor.CreatedTime.Sub(v.Now); ahead > clockSlack {
+			v.warn(fmt.Sprintf("the cursor of dispatcher %q is %s ahead of the database's clock, so new events are found by the audit alone, late and out of order",
+				st.Lease.Dispatcher, ahead.Round(time.Second)),
+				"if the clock was set back, or a slower server has become the primary, wait until it has caught up; otherwise rewind the cursor")
+		}
+	}
+	return nil
+}
