@@ -26,8 +26,9 @@ const mariaDB = "MariaDB"
 
 // product is a kind of database and its version.
 type product struct {
-	name    string
-	version version
+	name      string
+	version   version
+	isolation string // of the session, where it is asked for
 }
 
 func (p product) String() string { return p.name + " " + p.version.String() }
@@ -35,7 +36,7 @@ func (p product) String() string { return p.name + " " + p.version.String() }
 // atLeast refuses an older version, and says why.
 func (p product) atLeast(oldest version, why string) error {
 	if p.version.before(oldest) {
-		return refuse("this is "+p.String()+", "+why, "use "+product{p.name, oldest}.String()+" or newer")
+		return refuse("this is "+p.String()+", "+why, "use "+product{name: p.name, version: oldest}.String()+" or newer")
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func refuseLookalikes(text string, all []lookalike, lack, use string) error {
 
 func judgePostgres(f facts) (product, error) {
 	text := f["version"]
-	p := product{"PostgreSQL", parseVersion(text)}
+	p := product{name: "PostgreSQL", version: parseVersion(text)}
 	err := refuseLookalikes(text, []lookalike{
 		{"CockroachDB", "CockroachDB"},
 		{"-YB-", "YugabyteDB"},
@@ -146,7 +147,7 @@ func judgePostgres(f facts) (product, error) {
 }
 
 func judgeSQLite(f facts) (product, error) {
-	p := product{"SQLite", parseVersion(f["version"])}
+	p := product{name: "SQLite", version: parseVersion(f["version"])}
 	return p, p.atLeast(version{3, 42}, "which lacks unixepoch with fractions of a second")
 }
 
@@ -154,11 +155,11 @@ func judgeSQLite(f facts) (product, error) {
 // row that a producer holds on the only server that is written to.
 func judgeMySQL(f facts) (product, error) {
 	text := f["version"] + " " + f["version_comment"]
-	p := product{"MySQL", parseVersion(f["version"])}
+	p := product{"MySQL", parseVersion(f["version"]), f.isolation()}
 	oldest, why := version{8, 0, 16}, "which lacks SKIP LOCKED, JSON_TABLE or CHECK constraints"
 	if strings.Contains(strings.ToLower(text), "mariadb") {
 		// Proxies put 5.5.5- before it, for old clients.
-		p = product{mariaDB, parseVersion(strings.TrimPrefix(f["version"], "5.5.5-"))}
+		p.name, p.version = mariaDB, parseVersion(strings.TrimPrefix(f["version"], "5.5.5-"))
 		oldest, why = version{10, 6}, "which lacks SKIP LOCKED or JSON_TABLE"
 	}
 	// Some are told by a variable that they alone have.
@@ -197,7 +198,7 @@ func judgeMySQL(f facts) (product, error) {
 	if strings.EqualFold(f["autocommit"], "OFF") || f["autocommit"] == "0" {
 		refused("autocommit is off, so what runs outside of a transaction would open one", "turn it on, for the session or in the DSN")
 	}
-	if isolation := f.isolation(); isolation == "READ-UNCOMMITTED" {
+	if p.isolation == "READ-UNCOMMITTED" {
 		refused("the session's isolation is READ UNCOMMITTED, so events would be delivered whose transaction rolls back", "use READ COMMITTED")
 	}
 	// Elsewhere text becomes question marks, or other text, without an error.

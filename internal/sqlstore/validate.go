@@ -76,6 +76,10 @@ func (v *validation) checkServer() error {
 	if server.tearsViews() {
 		v.s.tornViews.Store(true)
 	}
+	if server.isolation == "SERIALIZABLE" {
+		v.warn("the session's isolation is SERIALIZABLE, under which each SELECT of a transaction may be the victim of a deadlock; one whose caller swallows the error is not noticed",
+			"use READ COMMITTED")
+	}
 	return v.note(err)
 }
 

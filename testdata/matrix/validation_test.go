@@ -67,6 +67,8 @@ func TestMySQLReadUncommittedIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, persistence.ErrUnsupported)
 		v, err := outbox.Validate(t.Context())
 		require.Contains(t, problems(t, v, err), "READ UNCOMMITTED")
+		v, err = gormtx.New(Open(t, gormmysql.Open(dsn+"?"+variable+"=%27SERIALIZABLE%27"), &gorm.Config{Logger: logger.Discard})).Validate(t.Context())
+		require.Contains(t, problems(t, v, err), "warning: the session's isolation is SERIALIZABLE")
 	})
 }
 
