@@ -218,6 +218,7 @@ func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cur
 	t.d.lateEvents.Add(f.missed)
 	t.d.log.LogAttrs(ctx, slog.LevelError, "outbox: late events found", slog.String("dispatcher", t.d.name),
 		slog.Time("bucket", bucket), slog.Int64("events", f.missed), slog.Int("delivered", len(unapplied)))
+	tell(t.d, ofLateEvents, LateInfo{Dispatcher: t.d.name, Bucket: bucket, Events: f.missed})
 	t.tally.find(f, stored)
 	t.lanes.add(unapplied...)
 	return nil

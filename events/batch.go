@@ -138,9 +138,11 @@ func (t *term) halve(b *batchHandler, group []part, failed map[*lane]bool) {
 		}
 		return
 	}
-	entered, err := t.applyBatch(b, group)
+	began := t.d.now()
+	fresh, entered, err := t.applyBatch(b, group)
 	switch {
 	case err == nil:
+		t.tellOfBatch(b, group, fresh, began)
 		for _, p := range group {
 			dl := p.entry.deliveryTo(b)
 			t.forget(dl)
@@ -161,15 +163,16 @@ func (t *term) halve(b *batchHandler, group []part, failed map[*lane]bool) {
 }
 
 // applyBatch runs a batch handler in a transaction, after the markers of all its
-// events, with those whose markers did not exist.
-func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err error) {
+// events, with those whose markers did not exist, which are fresh.
+func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered bool, err error) {
 	markers := make([]persistence.Marker, len(group))
 	for i, p := range group {
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
 	guard := func(fn func() error) error { return protect(fn, func(error) {}) }
-	return t.d.transact(t.ctx, guard, func(ctx context.Context) (func() error, error) {
+	entered, err = t.d.transact(t.ctx, guard, func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
+		fresh = recorded
 		if err != nil {
 			return nil, err
 		}
@@ -184,6 +187,7 @@ func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err erro
 		}
 		return func() error { return b.handler(ctx, evts) }, nil
 	})
+	return fresh, entered, err
 }
 
 // deliveryTo returns the entry's delivery to a batch handler, or nil.

@@ -15,15 +15,16 @@ import (
 type delivery struct {
 	subscription
 	marker    persistence.Marker
-	recorded  bool      // the sidecar knows of failures
-	failures  int       // how many
-	lastError string    // of the last of them
-	faults    int       // in a row, that were not the event's and are not recorded
-	tried     bool      // in this term
-	due       time.Time // before it is not tried again
-	counted   bool      // the try that runs is among the failures already
-	exhausted bool      // what is left to do is the dead letter
-	exited    error     // the try that the handler has ended together with the goroutine
+	recorded  bool          // the sidecar knows of failures
+	failures  int           // how many
+	lastError string        // of the last of them
+	faults    int           // in a row, that were not the event's and are not recorded
+	tried     bool          // in this term
+	due       time.Time     // before it is not tried again
+	counted   bool          // the try that runs is among the failures already
+	exhausted bool          // what is left to do is the dead letter
+	took      time.Duration // the last try, if somebody is to be told
+	exited    error         // the try that the handler has ended together with the goroutine
 }
 
 // deliver tries the handlers of an event that are not settled. A failing one
@@ -74,8 +75,13 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 		}
 		dl.lastError, dl.counted = before, true
 	}
+	began := t.d.now()
 	entered, err := t.apply(r, dl)
+	dl.took = since(began)
 	if err == nil {
+		if entered {
+			t.d.tellOf(ofDelivered, &r, dl, nil)
+		}
 		t.forget(dl)
 		return true
 	}

@@ -44,11 +44,13 @@ type Dispatcher struct {
 	forgetAfter    time.Duration
 	start          func(context.Context) (persistence.Cursor, error)
 	log            *slog.Logger
+	observers      []Observer
 
 	wake       signal
 	current    atomic.Pointer[term] // the tenure of the lease that goes on, for those who look
 	polling    atomic.Int32
 	lateEvents atomic.Int64
+	ahead      atomic.Int64 // by how much the database's clock is, in ns
 
 	mu         sync.Mutex
 	handlers   map[string][]subscription // by event type

@@ -61,6 +61,7 @@
 //
 // # Logs
 //
-// [WithLogger] takes a slog.Logger. Messages are constant; docs/dispatcher.md
-// lists them with their attributes. Payloads are never logged.
+// [WithLogger] takes a slog.Logger. Messages are constant; docs/observability.md
+// lists them with their attributes. Payloads are never logged. [WithObserver] tells of
+// what happens, and [Dispatcher.Status] of where it stands.
 package events

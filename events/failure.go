@@ -48,6 +48,7 @@ func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause erro
 		if !dl.counted {
 			dl.failures++
 		}
+		t.d.tellOf(ofFailed, &r, dl, cause)
 		return t.giveUp(r, dl, cause)
 	}
 	if !entered || t.d.isFault(cause) {
@@ -59,6 +60,7 @@ func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause erro
 		return t.postpone(r, dl, fmt.Errorf("the failure could not be counted: %w: %w", err, cause))
 	}
 	dl.counted = false
+	t.d.tellOf(ofFailed, &r, dl, cause)
 	if dl.failures >= t.d.maxAttempts {
 		return t.giveUp(r, dl, cause)
 	}
@@ -107,6 +109,7 @@ func (t *term) postpone(r persistence.Record, dl *delivery, cause error) (settle
 	dl.due = time.Now().Add(min(mostFaultBackoff, t.d.backoff.after(max(1, dl.faults))))
 	if t.ctx.Err() == nil {
 		t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: delivery postponed", t.d.about(r, dl, cause)...)
+		t.d.tellOf(ofPostponed, &r, dl, cause)
 	}
 	t.report(fmt.Errorf("%s: %w", where(r, dl), cause))
 	return false
@@ -125,6 +128,7 @@ func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled 
 	t.forget(dl)
 	if buried { // otherwise somebody else has applied it
 		t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: event dead-lettered", t.d.about(r, dl, cause)...)
+		t.d.tellOf(ofDeadLettered, &r, dl, cause)
 		t.report(fmt.Errorf("%s: %w after %d attempts: %w", where(r, dl), ErrDeadLettered, dl.failures, cause))
 	}
 	return true

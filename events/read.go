@@ -24,6 +24,7 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 		}
 		t.marked, t.unsaved = time.Now(), t.waiting()
 		t.tally.see(mark.Now)
+		t.d.see(mark.Now)
 	}
 	if due && t.window.before(mark.Time) > 0 {
 		// Nothing is left out before the cursor moves.
@@ -78,6 +79,7 @@ func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err e
 	frontier := t.window.frontier
 	counted, count := t.window.counted()
 	held := min(count, t.window.before(t.holdouts.Beyond))
+	began := t.d.now()
 	maxBytes := max(1, int(int64(t.d.windowBytes)-t.lanes.load().bytes))
 	records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
 		After:     t.window.low,
@@ -115,6 +117,7 @@ func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err e
 	}
 	t.window.mu.Unlock()
 	t.window.learn(deepest)
+	tell(t.d, ofRead, ReadInfo{Dispatcher: t.d.name, Events: fresh, Late: len(entries) - fresh, Window: len(t.window.entries), Duration: since(began)})
 	t.enqueue(entries)
 	return fresh, fresh == limit || size >= maxBytes, nil
 }
@@ -242,6 +245,7 @@ func (t *term) save(ctx context.Context) error {
 		return err
 	}
 	t.saved = low
+	tell(t.d, ofSaved, SaveInfo{Dispatcher: t.d.name, Cursor: low, Passed: t.passed})
 	if low.Compare(t.resumed) >= 0 {
 		t.behind = nil
 		t.even.Store(true)

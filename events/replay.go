@@ -60,14 +60,17 @@ func (d *Dispatcher) replay(ctx context.Context, letter persistence.Marker) erro
 	if l.State != persistence.DeadLetterDead && l.State != persistence.DeadLetterRequeued {
 		return inState(l.State)
 	}
+	began := d.now()
 	entered, err := d.applyLetter(ctx, s, l, persistence.DeadLetterMove{From: l.State})
 	switch {
 	case err == nil:
+		d.tellOfLetter(ofReplayed, &l, began, nil)
 		d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: dead letter replayed", d.aboutLetter(l)...)
 		return nil
 	case !entered:
 		return explain(ctx, d.cursors, letter, err)
 	}
+	d.tellOfLetter(ofReplayFailed, &l, began, err)
 	d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: replay failed", append(d.aboutLetter(l), slog.Any("error", err))...)
 	if ctx.Err() != nil || d.isFault(err) {
 		return err

@@ -113,8 +113,10 @@ func (t *term) replayLetter(s subscription, letter persistence.Marker) error {
 		return ignoreNotFound(err) // somebody else was faster
 	}
 	uncounted := persistence.DeadLetterMove{Letter: letter, From: persistence.DeadLetterDead, Attempts: -1, LastError: l.LastError}
+	start := d.now()
 	entered, err := d.applyLetter(t.ctx, s, l, uncounted)
 	if err == nil {
+		d.tellOfLetter(ofReplayed, &l, start, nil)
 		delete(d.requeued.faults, letter.Key())
 		d.log.LogAttrs(t.ctx, slog.LevelInfo, "outbox: dead letter replayed", d.aboutLetter(l)...)
 		return nil
@@ -133,6 +135,7 @@ func (t *term) replayLetter(s subscription, letter persistence.Marker) error {
 		err = errors.Join(err, t.note(failure))
 	}
 	if !isOver {
+		d.tellOfLetter(ofReplayFailed, &l, start, err)
 		d.log.LogAttrs(t.ctx, level, "outbox: replay failed", append(d.aboutLetter(l), slog.Any("error", err))...)
 	}
 	return fmt.Errorf("the replay failed: %w", err)

@@ -82,6 +82,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	}
 	d.log.LogAttrs(ctx, t.level(), "outbox: lease acquired", slog.String("dispatcher", d.name), slog.String("owner", d.owner),
 		slog.Int64("token", lease.Token), slog.Bool("unclean", lease.Unclean), slog.String("cursor", t.resumed.String()))
+	t.tellOfLease(LeaseAcquired, nil)
 	d.current.Store(t)
 	var helpers context.Context
 	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
@@ -161,6 +162,9 @@ func (t *term) resume(ctx context.Context) error {
 	t.tally = newTally(state)
 	mark, err := d.store.SafeMark(ctx)
 	t.mark, t.clock, t.marked = mark.Time, mark.Now, time.Now()
+	if err == nil {
+		d.see(mark.Now)
+	}
 	return err
 }
 
@@ -181,6 +185,7 @@ func (t *term) stopping() bool { return t.closing.Load() || t.ctx.Err() != nil }
 func (t *term) lose(cause error) {
 	if t.ctx.Err() == nil {
 		t.d.log.LogAttrs(t.ctx, slog.LevelWarn, "outbox: lease lost", slog.String("dispatcher", t.d.name), slog.Any("error", cause))
+		t.tellOfLease(LeaseLost, cause)
 	}
 	t.cancel(cause)
 }
@@ -272,5 +277,6 @@ func (t *term) release(ctx context.Context) error {
 		return fmt.Errorf("the lease could not be released, it will expire: %w", err)
 	}
 	t.d.log.LogAttrs(ctx, t.level(), "outbox: lease released", slog.String("dispatcher", t.d.name), slog.Int64("token", t.lease.Token))
+	t.tellOfLease(LeaseReleased, nil)
 	return nil
 }
