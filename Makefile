@@ -8,8 +8,8 @@ empty :=
 space := $(empty) $(empty)
 LIST = $(subst $(space),$(comma),$(SERVERS))
 
-# The library, its tests, and the benchmark with the libraries beside it.
-MODULES = . testdata testdata/bench
+# The library, its metrics, its tests, and the benchmark with the libraries beside it.
+MODULES = . otel testdata testdata/bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench stress prove servers clean
@@ -22,6 +22,7 @@ demo: ## the main job, to watch: suspend thousands of users, kill the dispatcher
 
 test: servers ## all tests with the race detector; installs and starts the servers it needs
 	$(GO) test -race ./...
+	cd otel && $(GO) test -race ./...
 	cd testdata && $(GO) run ./servers/with -servers $(LIST) -- $(GO) test -race -p 2 -parallel 4 -timeout 30m ./...
 	cd testdata/bench && $(GO) test -race ./...
 
@@ -30,6 +31,7 @@ check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
 	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 	$(GO) test -count=1 -run 'TestRooms|TestCore|TestDocs' .
 	CGO_ENABLED=0 $(GO) test -count=1 ./...
+	cd otel && CGO_ENABLED=0 $(GO) test -count=1 ./...
 
 bench: servers ## ratios against the same transaction without the library, on PostgreSQL (with other libraries beside), MySQL and MariaDB
 	cd testdata && for server in postgres mysql mariadb; do \

@@ -81,7 +81,8 @@ func TestDocsHaveNoDeadLink(t *testing.T) {
 // Code that a page shows is a part of an example that is compiled and run.
 func TestDocsShowCodeThatRuns(t *testing.T) {
 	var examples strings.Builder
-	for _, file := range []string{"gormtx/example_test.go", "sqltx/example_test.go", "sqltx/example_sqlc_test.go", "pgxtx/example_test.go", "events/example_test.go",
+	for _, file := range []string{"gormtx/example_test.go", "gormtx/example_validate_test.go", "sqltx/example_test.go", "sqltx/example_sqlc_test.go", "pgxtx/example_test.go", "events/example_test.go", "events/example_observer_test.go",
+		"health/example_test.go", "otel/example_test.go",
 		"testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
 		example, err := os.ReadFile(file)
 		require.NoError(t, err)
