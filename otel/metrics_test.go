@@ -64,7 +64,7 @@ func (w *watched) collect() map[string]float64 {
 	key := func(m metricdata.Metrics, set attribute.Set) string {
 		name := m.Name
 		for _, kv := range set.ToSlice() {
-			name += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(kv.Key), "outbox."), kv.Value.Emit())
+			name += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(kv.Key), "outbox."), kv.Value.String())
 		}
 		return name
 	}
