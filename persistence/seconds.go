@@ -23,6 +23,9 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
 	seconds, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		return err

@@ -48,7 +48,8 @@ type OutboxStatus struct {
 	// 0 where none does.
 	MarkAge Seconds `json:"mark_age_seconds"`
 	// Producers are the open transactions that hold the mark back, the oldest
-	// first, at most [MaxStatusItems].
+	// first, at most [MaxStatusItems]. A store that cannot name them lists those
+	// that have been open for more than a second.
 	Producers []ProducerStatus `json:"producers"`
 	// Partitions are the tables that have partitions, and how far these last.
 	Partitions []PartitionStatus `json:"partitions"`

@@ -68,6 +68,10 @@ func (s *Store) patientMark(ctx context.Context, conn Conn) (m mark, err error) 
 	}
 }
 
+// momentary is for how long somebody may hold a row of a fence who is no producer:
+// another reader of the mark.
+const momentary = time.Second
+
 // producers returns who holds the mark back.
 func (s *Store) producers(ctx context.Context, conn Conn, m mark) ([]persistence.ProducerStatus, error) {
 	found := []persistence.ProducerStatus{}
@@ -90,7 +94,9 @@ func (s *Store) producers(ctx context.Context, conn Conn, m mark) ([]persistence
 	}
 	if len(found) == 0 { // the fence tells no more than that there are some
 		for _, free := range m.held {
-			found = append(found, persistence.ProducerStatus{Began: free})
+			if m.Now.Sub(free) > momentary {
+				found = append(found, persistence.ProducerStatus{Began: free})
+			}
 		}
 		slices.SortFunc(found, func(a, b persistence.ProducerStatus) int { return a.Began.Compare(b.Began) })
 	}

@@ -56,6 +56,10 @@ func TestPostgresReadsOnlyFromThePrimary(t *testing.T) {
 				Database: pool, Dialect: sqlstore.Postgres, MaxPayload: 1,
 				Pool: rewriting{stdsql.Pool{DB: pool}, c.rewrite}, MaxConnections: func() int { return 0 },
 			})
+			if name == "a standby" {
+				_, err := store.ReadStatus(t.Context())
+				require.ErrorIs(t, err, persistence.ErrNotPrimary)
+			}
 			for _, after := range []persistence.Cursor{{}, rows[0].Cursor()} { // with and without rows
 				_, err := store.ReadAfter(t.Context(), after, 10)
 				check := require.NoError
