@@ -168,7 +168,7 @@ func (t *term) applyBatch(b *batchHandler, group []part) (entered bool, err erro
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
 	guard := func(fn func() error) error { return protect(fn, func(error) {}) }
-	return t.d.transact(t.ctx, guard, func(ctx context.Context) (func() error, error) {
+	return t.d.transact(t.ctx, t.d.tx.Atomically, guard, func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
 		if err != nil {
 			return nil, err

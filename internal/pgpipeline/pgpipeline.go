@@ -1,0 +1,113 @@
+package pgpipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Ready reports whether the transaction that is open on a connection can be
+// followed: it can still commit, no result is left open, and statements are
+// prepared by their text, as pgx does unless it is told otherwise.
+func Ready(conn *pgx.Conn) bool {
+	return conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
+		conn.PgConn().TxStatus() == 'T' && !conn.PgConn().IsBusy()
+}
+
+// Follow commits the transaction that is open on a connection, begins another
+// one, and runs a statement in it, all in one round trip. It returns how many rows
+// the statement has affected.
+//
+// Committed is told what became of the COMMIT as soon as the server says so, also
+// while the statement waits for a lock. Ctx has no effect until then. If it failed,
+// the statement has not run, and its error is returned; whoever calls ends what
+// there is of a transaction by then.
+func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, committed func(error)) (rows int64, err error) {
+	statement, err := conn.Prepare(context.WithoutCancel(ctx), query, query)
+	if err != nil {
+		err = fmt.Errorf("prepare what comes next: %w", err)
+		committed(err) // the server has given the transaction up
+		return 0, err
+	}
+	var bound pgx.ExtendedQueryBuilder
+	if err := bound.Build(conn.TypeMap(), statement, args); err != nil {
+		committed(Commit(ctx, conn))
+		return 0, err
+	}
+	flight, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	p := conn.PgConn().StartPipeline(flight)
+	p.SendQueryParams(commit, nil, nil, nil, nil)
+	p.SendFlushRequest() // so that its result does not wait for that of the statement
+	p.SendQueryParams(begin, nil, nil, nil, nil)
+	p.SendQueryStatement(statement, bound.ParamValues, bound.ParamFormats, bound.ResultFormats)
+	if err := p.Sync(); err != nil {
+		err = cmp.Or(p.Close(), err)
+		committed(err)
+		return 0, err
+	}
+
+	// If the COMMIT fails, the server skips the rest.
+	err = outcome(next(p))
+	committed(err)
+	if err != nil {
+		_ = p.Close() // it says the same
+		return 0, err
+	}
+	defer context.AfterFunc(ctx, func() { cut(context.Cause(ctx)) })()
+	_, err = next(p)
+	if err == nil {
+		var tag pgconn.CommandTag
+		tag, err = next(p)
+		rows = tag.RowsAffected()
+	}
+	err = cmp.Or(err, p.Close())
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == unknownStatement {
+		// Somebody has deallocated what pgx believes to be prepared.
+		err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return rows, err
+}
+
+// Commit commits the transaction that is open on a connection. Ctx cannot cancel it.
+func Commit(ctx context.Context, conn *pgx.Conn) error {
+	return outcome(conn.Exec(context.WithoutCancel(ctx), commit))
+}
+
+// Begin begins a transaction on a connection that has none.
+func Begin(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, begin)
+	return err
+}
+
+// outcome tells whether a COMMIT has committed.
+func outcome(tag pgconn.CommandTag, err error) error {
+	if err == nil && tag.String() != "COMMIT" {
+		return pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
+const (
+	commit = "commit"
+	begin  = "begin"
+
+	unknownStatement = "26000" // invalid_sql_statement_name
+)
+
+// next reads what became of the next statement of a pipeline.
+func next(p *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	results, err := p.GetResults()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return pgconn.CommandTag{}, fmt.Errorf("the server's answer is a %T, not that of a statement", results)
+	}
+	return reader.Close()
+}
