@@ -17,7 +17,9 @@ func (t *term) newChain() persistence.Chain {
 }
 
 // follows reports whether an entry can be tried in a chain: one that has a single
-// handler, which has not failed before.
+// handler, which has not failed before. After an unclean takeover, the markers of
+// those who have lost the lease may be open; who waits for them would keep the lane
+// of the transaction before waiting, too. Those entries are careful ones.
 func (t *term) follows(e *entry) bool {
 	if len(e.pending) != 1 || e.careful || e.suspect {
 		return false

@@ -12,9 +12,9 @@ import (
 type worker struct {
 	*lanes
 	chain  persistence.Chain // nil where each transaction ends by itself
-	held   job                // it has succeeded, but for the commit
-	failed error              // why held is not committed
-	now    *lane              // of what is being tried
+	held   job               // it has succeeded, but for the commit
+	failed error             // why held is not committed
+	now    *lane             // of what is being tried
 }
 
 // attempts is how a worker tries entries in a chain.

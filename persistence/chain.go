@@ -44,9 +44,9 @@ type Following interface {
 
 	// Follow returns the transaction that follows on the connection. Its first
 	// statement goes to the server together with the COMMIT of this one, and is
-	// not run if that fails. Committed is told what became of the COMMIT as soon
-	// as the server has said so, before that statement returns, or, where there
-	// is none, before the following transaction has ended.
+	// not run if that fails. Committed is told what became of the COMMIT before
+	// that statement returns, or, where there is none, before the following
+	// transaction has ended.
 	Follow(committed func(error)) Tx
 }
 
