@@ -31,20 +31,23 @@ func Ready(conn *pgx.Conn) bool {
 // that the statement waits for. An answer of its own for the COMMIT would cost a
 // sixth of what is gained.
 func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, committed func(error)) (rows int64, err error) {
-	statement, err := conn.Prepare(ctx, query, query)
-	if err != nil {
-		err = fmt.Errorf("prepare what comes next: %w", err)
-		committed(err) // the server has given the transaction up
-		return 0, err
+	var prepared [3]*pgconn.StatementDescription
+	for i, text := range []string{commit, begin, query} {
+		if prepared[i], err = conn.Prepare(ctx, text, text); err != nil { // once a connection
+			err = fmt.Errorf("prepare %s: %w", text, err)
+			committed(err) // the server has given the transaction up
+			return 0, err
+		}
 	}
+	statement := prepared[2]
 	var bound pgx.ExtendedQueryBuilder
 	if err := bound.Build(conn.TypeMap(), statement, args); err != nil {
 		committed(Commit(ctx, conn))
 		return 0, err
 	}
 	p := conn.PgConn().StartPipeline(ctx)
-	p.SendQueryParams(commit, nil, nil, nil, nil)
-	p.SendQueryParams(begin, nil, nil, nil, nil)
+	p.SendQueryStatement(prepared[0], nil, nil, nil)
+	p.SendQueryStatement(prepared[1], nil, nil, nil)
 	p.SendQueryStatement(statement, bound.ParamValues, bound.ParamFormats, bound.ResultFormats)
 	if err := p.Sync(); err != nil {
 		err = cmp.Or(p.Close(), err)
