@@ -23,7 +23,7 @@ type delivery struct {
 	due       time.Time     // before it is not tried again
 	counted   bool          // the try that runs is among the failures already
 	exhausted bool          // what is left to do is the dead letter
-	took      time.Duration // the last try, if somebody is to be told
+	took      time.Duration // the last try, if somebody is to be told; while it runs, less the time at its end
 	exited    error         // the try that the handler has ended together with the goroutine
 }
 
@@ -36,21 +36,25 @@ func (t *term) deliver(e *entry) (settled bool, again time.Time) {
 			e.pending = slices.Delete(e.pending, i, i+1)
 			continue
 		}
-		if again.IsZero() || dl.due.Before(again) {
-			again = dl.due
-		}
 		i++
 	}
+	return t.delivered(e)
+}
+
+// delivered tells whether an event that has been tried is settled, and if not,
+// when to try again.
+func (t *term) delivered(e *entry) (settled bool, again time.Time) {
+	if len(e.pending) == 0 {
+		if e.found != nil {
+			t.tally.settle(e.found)
+		}
+		return true, time.Time{}
+	}
 	if !t.patient || t.stopping() {
-		again = time.Time{} // one try a pass, and none once the term ends
+		return false, time.Time{} // one try a pass, and none once the term ends
 	}
-	if len(e.pending) > 0 {
-		return false, again
-	}
-	if e.found != nil {
-		t.tally.settle(e.found)
-	}
-	return true, again
+	next := slices.MinFunc(e.pending, func(a, b *delivery) int { return a.due.Compare(b.due) })
+	return false, next.due
 }
 
 // try applies a handler, and reports whether that settled its delivery. It does
@@ -58,6 +62,7 @@ func (t *term) deliver(e *entry) (settled bool, again time.Time) {
 func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
 	if err := dl.exited; err != nil {
 		dl.exited = nil
+		t.stopWatch(dl)
 		return t.fail(r, dl, true, err)
 	}
 	if t.stopping() {
@@ -75,9 +80,13 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 		}
 		dl.lastError, dl.counted = before, true
 	}
-	began := t.d.now()
-	entered, err := t.apply(r, dl)
-	dl.took = since(began)
+	entered, err := t.apply(r, dl, t.d.tx.Atomically)
+	return t.tried(r, dl, entered, err)
+}
+
+// tried decides what came of a try. It reports whether that settled the delivery.
+func (t *term) tried(r persistence.Record, dl *delivery, entered bool, err error) (settled bool) {
+	t.stopWatch(dl)
 	if err == nil {
 		if entered {
 			t.d.tellOf(ofDelivered, &r, dl, nil)
@@ -99,11 +108,15 @@ func (t *term) notDue(dl *delivery) bool {
 	return dl.tried
 }
 
+// atomically is that of a Transactor.
+type atomically func(ctx context.Context, fn func(context.Context) error) error
+
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
-func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err error) {
+func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered bool, err error) {
 	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
-	return t.d.run(t.ctx, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
+	t.startWatch(dl)
+	return t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 		return err == nil && recorded[0], err
 	})
@@ -112,8 +125,8 @@ func (t *term) apply(r persistence.Record, dl *delivery) (entered bool, err erro
 // run runs a handler in a transaction of its own, unless what is written in it
 // first says that it has been applied. It reports whether the handler was
 // entered.
-func (d *Dispatcher) run(ctx context.Context, guard guard, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
-	return d.transact(ctx, guard, func(ctx context.Context) (func() error, error) {
+func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
+	return d.transact(ctx, in, guard, func(ctx context.Context) (func() error, error) {
 		if isNew, err := first(ctx); err != nil || !isNew {
 			return nil, err
 		}
@@ -123,11 +136,11 @@ func (d *Dispatcher) run(ctx context.Context, guard guard, r persistence.Record,
 
 // transact runs the handler that prepare returns, if any, in one transaction with
 // what prepare does.
-func (d *Dispatcher) transact(ctx context.Context, guard guard, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
+func (d *Dispatcher) transact(ctx context.Context, in atomically, guard guard, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
 	err = guard(func() error {
-		return d.tx.Atomically(ctx, func(ctx context.Context) error {
+		return in(ctx, func(ctx context.Context) error {
 			handle, err := prepare(ctx)
 			if err != nil || handle == nil {
 				return err

@@ -17,6 +17,10 @@ type lanes struct {
 	// deliver tries an entry. Unless that settled it, it returns when to try
 	// again; the zero time is never.
 	deliver func(*entry) (settled bool, again time.Time)
+	// tries are those in a chain, of which newChain returns one, or nil where
+	// there are none.
+	tries    attempts
+	newChain func() persistence.Chain
 	// batchOf returns the batch handler that an entry is to be delivered to
 	// next, or nil; deliverBatch tries entries of one, at most batchSize, if
 	// need be each alone.
@@ -103,7 +107,7 @@ func (l *lanes) enqueue(ln *lane) {
 // schedule starts what can run. The caller holds the mutex.
 func (l *lanes) schedule() {
 	for job, ok := l.next(); ok; job, ok = l.next() {
-		go l.work(job)
+		go (&worker{lanes: l, chain: l.newChain()}).work(job)
 	}
 }
 
@@ -146,28 +150,6 @@ func take[T any](from *[]T) T {
 	return first
 }
 
-// work does one job after the other: while there are some, an event costs no
-// goroutine. If a handler ends this one by runtime.Goexit, another goes on.
-func (l *lanes) work(j job) {
-	ended := true
-	defer func() {
-		if ended {
-			j.resumed = true
-			go l.work(j)
-		}
-	}()
-	for more := true; more; {
-		if j.batch != nil {
-			l.deliverBatch(j.batch, j.parts, j.resumed)
-			j, more = l.finishBatch(j.parts)
-		} else {
-			settled, again := l.deliver(j.head)
-			j, more = l.finish(j.lane, settled, again)
-		}
-	}
-	ended = false
-}
-
 func (l *lanes) finish(ln *lane, settled bool, again time.Time) (next job, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,11 +175,16 @@ func (l *lanes) finish(ln *lane, settled bool, again time.Time) (next job, more 
 func (l *lanes) ended() (next job, more bool) {
 	next, more = l.next()
 	l.schedule()
+	l.tell()
+	return next, more
+}
+
+// tell tells who has waited for what holds now.
+func (l *lanes) tell() {
 	if l.awaited != nil && l.awaited(l.now()) {
 		l.awaited = nil
 		l.changed.tell()
 	}
-	return next, more
 }
 
 // await has changed told once, when something has ended and done holds. It

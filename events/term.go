@@ -95,6 +95,8 @@ func (t *term) newLanes() *lanes {
 		width:        t.d.width(),
 		single:       t.d.concurrency == 1,
 		deliver:      t.deliver,
+		tries:        t,
+		newChain:     t.newChain,
 		batchOf:      t.batchOf,
 		deliverBatch: t.deliverBatch,
 		batchSize:    t.d.batchSize,

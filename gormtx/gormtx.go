@@ -20,6 +20,7 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
+	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -40,7 +41,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -79,6 +80,7 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 // GormTransactor runs functions in GORM transactions.
 type GormTransactor struct {
 	persistence.Transactor
+	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 }
@@ -86,7 +88,7 @@ type GormTransactor struct {
 // NewGormTransactor returns the transactor of a database.
 func NewGormTransactor(db *gorm.DB) *GormTransactor {
 	s := newStore(db, nil)
-	return &GormTransactor{s, s, s}
+	return &GormTransactor{s, s, s, s}
 }
 
 // GormOutboxStore is the outbox table, with the dedup keys of its events.

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/stdpgx"
 	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -15,22 +16,34 @@ import (
 // tx is the handle that travels in the context.
 type tx struct {
 	*stdsql.Tx
-	db *gorm.DB
+	db     *gorm.DB // of the transaction
+	origin *gorm.DB // the user's
+	pool   *sql.DB
 }
 
-var _ persistence.Tx = (*tx)(nil)
+var _ persistence.Following = (*tx)(nil)
 
 func begin(ctx context.Context, db *gorm.DB, pool *sql.DB, dialect *sqlstore.Dialect) (*tx, error) {
-	t, err := stdsql.Begin(ctx, pool, dialect)
+	t, err := stdsql.Begin(ctx, pool, dialect, stdpgx.Pipeline{})
 	if err != nil {
 		return nil, err
 	}
+	return newTx(t, db, pool), nil
+}
+
+func newTx(t *stdsql.Tx, db *gorm.DB, pool *sql.DB) *tx {
 	var statements gorm.Tx = t.SQLTx()
 	// A user who turned on GORM's prepared statements has them here, too.
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		statements = &gorm.PreparedStmtTX{Tx: t.SQLTx(), PreparedStmtDB: prepared}
 	}
-	return &tx{Tx: t, db: session(ctx, db, &connPool{stdsql.NewHandle(t, statements), pool})}, nil
+	session := session(context.Background(), db, &connPool{stdsql.NewHandle(t, statements), pool})
+	return &tx{t, session, db, pool}
+}
+
+// Follow implements persistence.Following.
+func (t *tx) Follow(committed func(error)) persistence.Tx {
+	return newTx(t.FollowedBy(committed), t.origin, t.pool)
 }
 
 // session returns a *gorm.DB like db, without its conditions, whose statements

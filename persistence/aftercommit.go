@@ -61,6 +61,12 @@ func (h *hooks) take(inner *hooks) {
 	h.fns = append(h.fns, fns...)
 }
 
+func (h *hooks) none() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.fns) == 0
+}
+
 func (h *hooks) run(ctx context.Context) {
 	h.mu.Lock()
 	fns := h.fns

@@ -52,25 +52,44 @@ func Atomically(ctx context.Context, database any, begin func(context.Context) (
 	if Holds(ctx, database) {
 		return fmt.Errorf("%w: the savepoint in the context has ended, though its transaction is open", ErrNoTransaction)
 	}
+	s, err := open(ctx, database, begin)
+	if err != nil {
+		return err
+	}
+	if err := s.run(ctx, fn, s.tx.Rollback); err != nil {
+		return err
+	}
+	return s.commit(ctx)
+}
+
+// open opens a transaction.
+func open(ctx context.Context, database any, begin func(context.Context) (Tx, error)) (*scope, error) {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("begin transaction: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("begin transaction: %w", context.Cause(ctx))
 	}
 	tx, err := begin(ctx)
 	if err != nil {
-		return fmt.Errorf("begin transaction: %w", err)
+		return nil, fmt.Errorf("begin transaction: %w", err)
 	}
-	s := &scope{database: database, tx: tx}
-	if err := s.run(ctx, fn, tx.Rollback); err != nil {
-		return err
-	}
+	return &scope{database: database, tx: tx}, nil
+}
+
+// commit ends the transaction of a scope whose function has succeeded.
+func (s *scope) commit(ctx context.Context) error {
 	// The outcome of a COMMIT that is cut off half-way is unknown, so a
 	// cancellation that comes now is too late.
-	if err := tx.Commit(context.WithoutCancel(ctx)); err != nil {
-		err = fmt.Errorf("commit transaction: %w", err)
-		return errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	if err := s.tx.Commit(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(commitError(err), s.tx.Rollback(context.WithoutCancel(ctx)))
 	}
 	s.hooks.run(ctx)
 	return nil
+}
+
+func commitError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("commit transaction: %w", err)
 }
 
 func nested(ctx context.Context, outer *scope, fn func(context.Context) error) error {

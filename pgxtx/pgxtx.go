@@ -18,6 +18,7 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
+	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -38,7 +39,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,

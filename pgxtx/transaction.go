@@ -26,6 +26,8 @@ import (
 type tx struct {
 	pgx  pgx.Tx        // nil until it begins
 	conn *pgxpool.Conn // nil if the transaction was begun elsewhere, or has ended
+	// before is what this one follows on the connection, until that is ended.
+	before *predecessor
 	// results are those that the user has not closed yet.
 	results []result
 
@@ -38,8 +40,8 @@ type tx struct {
 type result interface{ finish() }
 
 var (
-	_ persistence.Tx = (*tx)(nil)
-	_ sqlstore.Conn  = (*tx)(nil)
+	_ persistence.Following = (*tx)(nil)
+	_ sqlstore.Conn         = (*tx)(nil)
 )
 
 var (
@@ -62,6 +64,9 @@ func open(ctx context.Context, pool *pgxpool.Pool) (persistence.Tx, error) {
 // begin begins the transaction, unless it has begun.
 func (t *tx) begin(ctx context.Context) error {
 	if err := t.check(); err != nil || t.pgx != nil {
+		return err
+	}
+	if err := t.endBefore(ctx); err != nil {
 		return err
 	}
 	begun, err := t.conn.Begin(ctx)
@@ -102,7 +107,11 @@ func (t *tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	if err := t.check(); err != nil {
 		return 0, err
 	}
-	if t.pgx == nil {
+	switch {
+	case t.before != nil:
+		n, err := t.follow(ctx, query, args)
+		return n, t.ran(err)
+	case t.pgx == nil:
 		n, err := t.beginWith(ctx, query, args)
 		return n, t.ran(err)
 	}
@@ -224,7 +233,7 @@ func (t *tx) control(ctx context.Context, statement string) error {
 // ROLLBACK is pgx.ErrTxCommitRollback.
 func (t *tx) Commit(ctx context.Context) error {
 	t.finish()
-	if err := t.check(); err != nil {
+	if err := cmp.Or(t.check(), t.endBefore(ctx)); err != nil {
 		return err
 	}
 	if t.pgx != nil {
@@ -243,6 +252,7 @@ func (t *tx) Rollback(ctx context.Context) error {
 	}
 	defer t.release()
 	t.finish()
+	_ = t.endBefore(ctx)                          // it has been told
 	if t.pgx == nil || t.conn.Conn().IsClosed() { // it has not begun, or the server rolls it back
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
+	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -40,7 +41,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -85,7 +86,8 @@ func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sql
 	case d == nil:
 		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
 	}
-	return stdsql.NewStore(face.New("sqltx", opts).Store(d), db, func(ctx context.Context) (persistence.Tx, error) {
-		return stdsql.Begin(ctx, db, d)
+	cfg := face.New("sqltx", opts)
+	return stdsql.NewStore(cfg.Store(d), db, func(ctx context.Context) (persistence.Tx, error) {
+		return stdsql.Begin(ctx, db, d, cfg.Pipeline())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
 )
@@ -13,6 +14,7 @@ type Config struct {
 	naming     schema.Naming
 	maxPayload int
 	async      bool
+	pipeline   stdsql.Pipeline
 	invalid    error
 }
 
@@ -38,6 +40,9 @@ func NilOption(face string, i int) error {
 func (c Config) Store(d *sqlstore.Dialect) sqlstore.Config {
 	return sqlstore.Config{Dialect: d, Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
 }
+
+// Pipeline returns that of the driver, or nil.
+func (c Config) Pipeline() stdsql.Pipeline { return c.pipeline }
 
 // Dialect returns the dialect of that name, or nil.
 func Dialect(name string) *sqlstore.Dialect {
@@ -68,4 +73,9 @@ func MaxPayload(bytes int) func(*Config) {
 // disk.
 func AsynchronousCommit() func(*Config) {
 	return func(c *Config) { c.async = true }
+}
+
+// Pipelined has handlers' transactions end together with the begin of the next.
+func Pipelined(p stdsql.Pipeline) func(*Config) {
+	return func(c *Config) { c.pipeline = p }
 }

@@ -48,6 +48,7 @@ type Store struct {
 
 var (
 	_ persistence.Transactor        = (*Store)(nil)
+	_ persistence.Chainer           = (*Store)(nil)
 	_ persistence.TransactionLimit  = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
@@ -97,6 +98,15 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 		return s.cfg.Invalid
 	}
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
+}
+
+// Chain implements persistence.Chainer.
+func (s *Store) Chain() persistence.Chain {
+	begin := s.cfg.Begin
+	if s.cfg.Invalid != nil {
+		begin = func(context.Context) (persistence.Tx, error) { return nil, s.cfg.Invalid }
+	}
+	return persistence.NewChain(s.cfg.Database, begin)
 }
 
 // MaxTransactions implements persistence.TransactionLimit.

@@ -81,7 +81,7 @@ func torn(t *testing.T, rows ...[2]string) (*sqlstore.Store, *tearing, func(id s
 		MaxPayload:     1000,
 		Pool:           conn,
 		MaxConnections: stdsql.Pool{DB: db}.MaxConnections,
-		Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, sqlstore.SQLite) },
+		Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, sqlstore.SQLite, nil) },
 	})
 	require.NoError(t, store.Migrate(t.Context()))
 	store.TearViews()

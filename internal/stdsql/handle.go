@@ -35,7 +35,7 @@ func (h *Handle) refuse(ctx context.Context, query string) error {
 	case h.watch.Ends(query):
 		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
 	}
-	return h.watch.Check(ctx)
+	return h.watch.ready(ctx)
 }
 
 // ExecContext is that of *sql.Tx.
@@ -103,7 +103,7 @@ func (h *Handle) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 		return refusedStmt()
 	}
 	h.watch.Unwatched()
-	if h.watch.Check(ctx) != nil {
+	if h.watch.ready(ctx) != nil {
 		return refusedStmt()
 	}
 	return own.StmtContext(ctx, stmt)

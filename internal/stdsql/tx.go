@@ -1,6 +1,7 @@
 package stdsql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -20,6 +21,10 @@ type Tx struct {
 	statements Statements
 	conn       *sql.Conn // nil if the transaction was begun elsewhere
 	sqlTx      *sql.Tx   // nil if the transaction was begun elsewhere
+	pipeline   Pipeline  // nil if the driver has none
+	// committed is told what becomes of the transaction that this one follows on the
+	// connection; nil once it has been, or where there is none.
+	committed func(error)
 
 	mu    sync.Mutex
 	cause error // why the transaction cannot commit any more
@@ -40,13 +45,13 @@ var errEndedSilently = errors.New("an earlier error, or a statement, ended the w
 
 // Begin opens a transaction on a connection of its own. Ctx bounds the wait for
 // the connection and the begin; the transaction does not end with it, so that
-// nothing but Commit decides whether it commits.
-func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect) (*Tx, error) {
+// nothing but Commit decides whether it commits. P may be nil.
+func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*Tx, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tx{dialect: d, conn: conn}
+	t := &Tx{dialect: d, pipeline: p, conn: conn}
 	if err := t.begin(ctx); err != nil {
 		// It may have begun before the error.
 		return nil, errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
@@ -92,6 +97,11 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	if err := t.Check(ctx); err != nil {
 		return 0, err
 	}
+	if t.committed != nil {
+		n, err := t.follow(ctx, query, args)
+		t.Watch(err)
+		return n, err
+	}
 	n, err := exec(ctx, t.statements, query, args...)
 	t.Watch(err)
 	return n, err
@@ -99,7 +109,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 
 // Query implements sqlstore.Conn.
 func (t *Tx) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
-	if err := t.Check(ctx); err != nil {
+	if err := t.ready(ctx); err != nil {
 		return err
 	}
 	err := forEachRow(ctx, t.statements, query, args, row)
@@ -197,8 +207,8 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 }
 
 // Commit implements persistence.Tx.
-func (t *Tx) Commit(context.Context) error {
-	if err := t.Err(); err != nil {
+func (t *Tx) Commit(ctx context.Context) error {
+	if err := cmp.Or(t.Err(), t.endBefore(ctx)); err != nil {
 		return err
 	}
 	if err := t.sqlTx.Commit(); err != nil {
@@ -211,6 +221,7 @@ func (t *Tx) Commit(context.Context) error {
 // Rollback implements persistence.Tx.
 func (t *Tx) Rollback(ctx context.Context) error {
 	t.end(sql.ErrTxDone)
+	_ = t.endBefore(ctx) // it has been told
 	var err error
 	if t.sqlTx != nil {
 		err = t.sqlTx.Rollback()

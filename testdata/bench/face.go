@@ -13,6 +13,7 @@ import (
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/pgxtx"
 	"github.com/onward-go/outbox/sqltx"
+	"github.com/onward-go/outbox/sqltx/sqlpgx"
 )
 
 // face is this library over one of the ways to a database.
@@ -27,6 +28,7 @@ type face struct {
 
 // stores are what publisher and dispatcher need.
 type stores interface {
+	persistence.Chainer
 	persistence.Transactor
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
@@ -70,7 +72,7 @@ var sqlFace = face{
 		bare := func(ctx context.Context) (int, error) {
 			return 1, transaction(ctx, pool, b.update(anyCounter()), b.insert())
 		}
-		return opened{sqltx.New(pool, b.dialect, sqltx.WithTablePrefix(b.prefix)), bare, func() { _ = pool.Close() }}, nil // the process ends
+		return opened{sqltx.New(pool, b.dialect, sqltx.WithTablePrefix(b.prefix), sqlpgx.Pipelined()), bare, func() { _ = pool.Close() }}, nil // the process ends
 	},
 	exec: func(ctx context.Context, query string, args ...any) error {
 		_, err := sqltx.Tx(ctx).ExecContext(ctx, query, args...)

@@ -35,6 +35,18 @@ func (g *gate) enter() error {
 	return nil
 }
 
+// tryEnter enters if nobody has to wait for it.
+func (g *gate) tryEnter() bool {
+	if !g.turn.TryRLock() {
+		return false
+	}
+	if g.shut {
+		g.turn.RUnlock()
+		return false
+	}
+	return true
+}
+
 func (g *gate) leave() { g.turn.RUnlock() }
 
 // within runs a handler's transaction in the contender's turn.

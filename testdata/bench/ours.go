@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/pgxtx"
 )
 
@@ -102,6 +103,31 @@ type turnwise struct {
 
 func (t turnwise) Atomically(ctx context.Context, fn func(context.Context) error) error {
 	return t.gate.within(func() error { return t.stores.Atomically(ctx, fn) })
+}
+
+// Chain lets no transaction wait for the next one beyond the turn.
+func (t turnwise) Chain() persistence.Chain { return turnwiseChain{t.stores.Chain(), t.gate} }
+
+type turnwiseChain struct {
+	persistence.Chain
+	gate *gate
+}
+
+func (c turnwiseChain) Atomically(ctx context.Context, fn func(context.Context) error, committed func(error)) (held bool, err error) {
+	if !c.gate.tryEnter() {
+		c.Flush()
+		if err := c.gate.enter(); err != nil {
+			return false, err
+		}
+	}
+	held, err = c.Chain.Atomically(ctx, fn, func(err error) {
+		c.gate.leave()
+		committed(err)
+	})
+	if !held {
+		c.gate.leave()
+	}
+	return held, err
 }
 
 func (d *dispatcher) start(ctx context.Context, g *gate) (func() error, error) {

@@ -1,0 +1,115 @@
+package pgpipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Ready reports whether the transaction that is open on a connection can be
+// followed: it can still commit, no result is left open, and statements are
+// prepared by their text, as pgx does unless it is told otherwise.
+func Ready(conn *pgx.Conn) bool {
+	return conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
+		conn.PgConn().TxStatus() == 'T' && !conn.PgConn().IsBusy()
+}
+
+// Follow commits the transaction that is open on a connection, begins another
+// one, and runs a statement in it, all in one round trip. It returns how many rows
+// the statement has affected.
+//
+// Committed is told what became of the COMMIT before Follow returns. If it failed,
+// the statement has not run, and the error is returned; whoever calls ends what
+// there is of a transaction by then. Whoever cancels ctx on the way learns nothing:
+// the connection is closed, and the COMMIT may have succeeded.
+//
+// The server answers when the statement is done, so committed waits for the locks
+// that the statement waits for. An answer of its own for the COMMIT would cost a
+// sixth of what is gained.
+func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, committed func(error)) (rows int64, err error) {
+	var prepared [3]*pgconn.StatementDescription
+	for i, text := range []string{commit, begin, query} {
+		if prepared[i], err = conn.Prepare(ctx, text, text); err != nil { // once a connection
+			err = fmt.Errorf("prepare %s: %w", text, err)
+			committed(err) // the server has given the transaction up
+			return 0, err
+		}
+	}
+	statement := prepared[2]
+	var bound pgx.ExtendedQueryBuilder
+	if err := bound.Build(conn.TypeMap(), statement, args); err != nil {
+		committed(Commit(ctx, conn))
+		return 0, err
+	}
+	p := conn.PgConn().StartPipeline(ctx)
+	p.SendQueryStatement(prepared[0], nil, nil, nil)
+	p.SendQueryStatement(prepared[1], nil, nil, nil)
+	p.SendQueryStatement(statement, bound.ParamValues, bound.ParamFormats, bound.ResultFormats)
+	if err := p.Sync(); err != nil {
+		err = cmp.Or(p.Close(), err)
+		committed(err)
+		return 0, err
+	}
+	// If the COMMIT fails, the server skips the rest.
+	err = outcome(next(p))
+	committed(err)
+	if err != nil {
+		_ = p.Close() // it says the same
+		return 0, err
+	}
+	_, err = next(p)
+	if err == nil {
+		var tag pgconn.CommandTag
+		tag, err = next(p)
+		rows = tag.RowsAffected()
+	}
+	err = cmp.Or(err, p.Close())
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == unknownStatement {
+		// Somebody has deallocated what pgx believes to be prepared.
+		err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return rows, err
+}
+
+// Commit commits the transaction that is open on a connection. Ctx cannot cancel it.
+func Commit(ctx context.Context, conn *pgx.Conn) error {
+	return outcome(conn.Exec(context.WithoutCancel(ctx), commit))
+}
+
+// Begin begins a transaction on a connection that has none.
+func Begin(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, begin)
+	return err
+}
+
+// outcome tells whether a COMMIT has committed.
+func outcome(tag pgconn.CommandTag, err error) error {
+	if err == nil && tag.String() != "COMMIT" {
+		return pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
+const (
+	commit = "commit"
+	begin  = "begin"
+
+	unknownStatement = "26000" // invalid_sql_statement_name
+)
+
+// next reads what became of the next statement of a pipeline.
+func next(p *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	results, err := p.GetResults()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return pgconn.CommandTag{}, fmt.Errorf("the server's answer is a %T, not that of a statement", results)
+	}
+	return reader.Close()
+}

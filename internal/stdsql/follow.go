@@ -1,0 +1,107 @@
+package stdsql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/onward-go/outbox/persistence"
+)
+
+// Pipeline lets a transaction end in the round trip in which the next one begins,
+// on a driver's own connections. To database/sql both are one transaction.
+type Pipeline interface {
+	// Ready reports whether the transaction that is open on a connection can be
+	// followed by another one.
+	Ready(driverConn any) bool
+	// Follow commits the transaction that is open, begins the next one with a
+	// statement, and returns how many rows that has affected. Committed is told what
+	// became of the COMMIT, as soon as it is known; if it failed, the statement has
+	// not run.
+	Follow(ctx context.Context, driverConn any, query string, args []any, committed func(error)) (rows int64, err error)
+	// Commit commits the transaction that is open.
+	Commit(ctx context.Context, driverConn any) error
+	// Begin begins a transaction where none is open.
+	Begin(ctx context.Context, driverConn any) error
+}
+
+// Hold implements persistence.Following.
+func (t *Tx) Hold() (ready bool) {
+	if t.pipeline == nil || t.sqlTx == nil || t.committed != nil {
+		return false
+	}
+	err := t.conn.Raw(func(driverConn any) error {
+		ready = t.pipeline.Ready(driverConn)
+		return nil
+	})
+	return err == nil && ready
+}
+
+// Follow implements persistence.Following.
+func (t *Tx) Follow(committed func(error)) persistence.Tx { return t.FollowedBy(committed) }
+
+// FollowedBy is Follow, for those who wrap a Tx.
+func (t *Tx) FollowedBy(committed func(error)) *Tx {
+	t.end(sql.ErrTxDone)
+	return &Tx{dialect: t.dialect, pipeline: t.pipeline, statements: t.statements, conn: t.conn, sqlTx: t.sqlTx, committed: committed}
+}
+
+// ready returns why no statement may run in the transaction, or nil. It has begun
+// then.
+func (t *Tx) ready(ctx context.Context) error {
+	if err := t.Check(ctx); err != nil || t.committed == nil {
+		return err
+	}
+	if err := t.endBefore(ctx); err != nil {
+		return err
+	}
+	err := t.raw(func(driverConn any) error { return t.pipeline.Begin(ctx, driverConn) })
+	if err != nil {
+		t.end(err)
+	}
+	return err
+}
+
+// follow begins the transaction with a statement as the one before ends.
+func (t *Tx) follow(ctx context.Context, query string, args []any) (rows int64, err error) {
+	err = t.raw(func(driverConn any) (err error) {
+		rows, err = t.pipeline.Follow(ctx, driverConn, query, args, t.told)
+		return err
+	})
+	return rows, err
+}
+
+// endBefore commits the transaction before, if there is one left.
+func (t *Tx) endBefore(ctx context.Context) error {
+	if t.committed == nil {
+		return nil
+	}
+	err := t.raw(func(driverConn any) error { return t.pipeline.Commit(ctx, driverConn) })
+	t.told(err)
+	return err
+}
+
+// told tells, once, what became of the transaction before.
+func (t *Tx) told(err error) {
+	committed := t.committed
+	if committed == nil {
+		return
+	}
+	t.committed = nil
+	if err != nil {
+		t.end(err)
+	}
+	committed(err)
+}
+
+// raw runs a function with the driver's connection.
+func (t *Tx) raw(fn func(driverConn any) error) (err error) {
+	rawErr := t.conn.Raw(func(driverConn any) error {
+		err = fn(driverConn)
+		return nil // what the error means for the connection is known here
+	})
+	if rawErr != nil { // there is no connection any more
+		t.told(rawErr)
+		return rawErr
+	}
+	return err
+}
