@@ -16,6 +16,8 @@
 //   - [IdempotencyStore] keeps the markers that make an effect happen once.
 //   - [DedupStore] keeps the keys that let a command which is tried again emit
 //     one event.
+//   - [StatusReader] tells operators where an outbox and its dispatchers stand, and
+//     [Validator] what is wrong before the work begins.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the
 //     database's log. The library ships no implementation.

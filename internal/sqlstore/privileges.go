@@ -16,52 +16,58 @@ import (
 type need struct {
 	purpose   string
 	statement string // the name of its field
+	optional  bool   // not every application does it
 }
+
+const (
+	always  = false
+	forKeys = true // of events with dedup keys
+)
 
 // needs are the statements of each role, of which the server is asked whether the
 // user may run them: those that between them take all the privileges. Statements of
 // nothing but SELECT on a table are named once for it.
 var needs = map[persistence.Role][]need{
 	persistence.RoleProducer: {
-		{"read the version of the tables", "SchemaVersion"},
-		{"publish", "AppendRecord"},
-		{"reserve dedup keys", "ReserveKeys"},
-		{"give dedup keys back", "ReleaseKeys"},
-		{"find dedup keys", "TakenKeys"},
+		{"read the version of the tables", "SchemaVersion", always},
+		{"publish", "AppendRecord", always},
+		{"reserve dedup keys", "ReserveKeys", forKeys},
+		{"give dedup keys back", "ReleaseKeys", forKeys},
+		{"find dedup keys", "TakenKeys", forKeys},
 	},
 	persistence.RoleDispatcher: {
-		{"read the version of the tables", "SchemaVersion"},
-		{"read the safe mark", "SafeMark"},
-		{"read events", "NextEvent"},
-		{"write markers", "RecordMarker"},
-		{"read markers", "AppliedMarkers"},
-		{"read cursors", "ListCursors"},
-		{"make a cursor", "CreateCursor"},
-		{"lock a cursor", "LockCursor"},
-		{"take the lease", "AcquireLease"},
-		{"read subscriptions", "ListSubscriptions"},
-		{"register subscriptions", "RegisterSubscriptions"},
-		{"move subscriptions", "MoveSubscription"},
-		{"forget subscriptions", "ForgetSubscription"},
-		{"save counts", "SaveCounts"},
-		{"read counts", "LoadCounts"},
-		{"forget counts", "ForgetCounts"},
-		{"read failures", "LoadAttempts"},
-		{"record failures", "RecordFailure"},
-		{"forget failures", "SettleAttempts"},
-		{"write dead letters", "AddDeadLetter"},
-		{"read dead letters", "GetDeadLetter"},
-		{"move dead letters", "MoveDeadLetter"},
+		{"read the version of the tables", "SchemaVersion", always},
+		{"read the safe mark", "SafeMark", always},
+		{"read events", "NextEvent", always},
+		{"write markers", "RecordMarker", always},
+		{"read markers", "AppliedMarkers", always},
+		{"read cursors", "ListCursors", always},
+		{"make a cursor", "CreateCursor", always},
+		{"lock a cursor", "LockCursor", always},
+		{"take the lease", "AcquireLease", always},
+		{"read subscriptions", "ListSubscriptions", always},
+		{"register subscriptions", "RegisterSubscriptions", always},
+		{"move subscriptions", "MoveSubscription", always},
+		{"forget subscriptions", "ForgetSubscription", always},
+		{"save counts", "SaveCounts", always},
+		{"read counts", "LoadCounts", always},
+		{"forget counts", "ForgetCounts", always},
+		{"read failures", "LoadAttempts", always},
+		{"record failures", "RecordFailure", always},
+		{"forget failures", "SettleAttempts", always},
+		{"write dead letters", "AddDeadLetter", always},
+		{"read dead letters", "GetDeadLetter", always},
+		{"move dead letters", "MoveDeadLetter", always},
 	},
 	persistence.RoleRetention: {
-		{"read the version of the tables", "SchemaVersion"},
-		{"read the safe mark", "SafeMark"},
-		{"look for owed events", "NextEvent"},
-		{"read cursors", "ListCursors"},
-		{"read subscriptions", "ListSubscriptions"},
-		{"free dedup keys", "PurgeKeys"},
-		{"forget events", "ForgetEvents"},
-		{"forget markers", "ForgetMarkers"},
+		{"read the version of the tables", "SchemaVersion", always},
+		{"read the safe mark", "SafeMark", always},
+		{"look for owed events", "NextEvent", always},
+		{"read cursors", "ListCursors", always},
+		{"read subscriptions", "ListSubscriptions", always},
+		{"free dedup keys", "PurgeKeys", forKeys},
+		{"forget events", "ForgetEvents", always},
+		{"forget markers", "ForgetMarkers", always},
 	},
 }
 
@@ -71,6 +77,7 @@ type lack struct {
 	role     persistence.Role
 	said     string
 	purposes []string
+	optional bool
 }
 
 // checkPrivileges asks the server to explain the statements that the roles run: it
@@ -86,7 +93,7 @@ func (v *validation) checkPrivileges() error {
 				continue
 			}
 			err := v.conn.Query(v.ctx, "EXPLAIN "+strings.TrimSpace(text), dummies(text), func(func(...any) error) error { return nil })
-			if err != nil && !v.lacks(err, role, n.purpose) {
+			if err != nil && !v.lacks(err, role, n) {
 				return fmt.Errorf("explain how to %s: %w", n.purpose, err)
 			}
 		}
@@ -97,7 +104,7 @@ func (v *validation) checkPrivileges() error {
 	return v.conn.Query(v.ctx, v.s.sql.LackedByRetention, nil, func(scan func(...any) error) error {
 		var table, privilege string
 		err := scan(&table, &privilege)
-		v.lack(persistence.RoleRetention, "no "+privilege+" on "+table, "make and drop partitions")
+		v.lack(persistence.RoleRetention, "no "+privilege+" on "+table, need{purpose: "make and drop partitions"})
 		return err
 	})
 }
@@ -121,7 +128,7 @@ func dummies(statement string) []any {
 }
 
 // lacks notes what the user may not do, and reports whether the error says so.
-func (v *validation) lacks(err error, role persistence.Role, purpose string) bool {
+func (v *validation) lacks(err error, role persistence.Role, n need) bool {
 	refused := v.s.cfg.Dialect.lacksPrivilege
 	if err == nil || refused == nil || !inChain(err, refused) {
 		return false
@@ -129,25 +136,29 @@ func (v *validation) lacks(err error, role persistence.Role, purpose string) boo
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner // to what the server says
 	}
-	v.lack(role, err.Error(), purpose)
+	v.lack(role, err.Error(), n)
 	return true
 }
 
-func (v *validation) lack(role persistence.Role, said, purpose string) {
-	i := slices.IndexFunc(v.lacking, func(l lack) bool { return l.role == role && l.said == said })
+func (v *validation) lack(role persistence.Role, said string, n need) {
+	i := slices.IndexFunc(v.lacking, func(l lack) bool { return l.role == role && l.said == said && l.optional == n.optional })
 	if i < 0 {
 		i = len(v.lacking)
-		v.lacking = append(v.lacking, lack{role: role, said: said})
+		v.lacking = append(v.lacking, lack{role: role, said: said, optional: n.optional})
 	}
-	if l := &v.lacking[i]; !slices.Contains(l.purposes, purpose) {
-		l.purposes = append(l.purposes, purpose)
+	if l := &v.lacking[i]; !slices.Contains(l.purposes, n.purpose) {
+		l.purposes = append(l.purposes, n.purpose)
 	}
 }
 
 // tellLacks makes a finding of each.
 func (v *validation) tellLacks() {
 	for _, l := range v.lacking {
-		v.fail(persistence.ErrPrivilege, fmt.Sprintf("the user may not %s (%s)", strings.Join(l.purposes, ", "), l.said),
-			fmt.Sprintf("grant what the role %s needs", l.role))
+		problem := fmt.Sprintf("the user may not %s (%s)", strings.Join(l.purposes, ", "), l.said)
+		if l.optional {
+			v.warn(problem, fmt.Sprintf("grant it to the role %s, if its events have dedup keys", l.role))
+		} else {
+			v.fail(persistence.ErrPrivilege, problem, fmt.Sprintf("grant what the role %s needs", l.role))
+		}
 	}
 }

@@ -124,7 +124,7 @@ func (v *validation) checkTables() error {
 	before := len(v.Findings)
 	err := v.note(v.s.checkSchema(v.ctx, v.conn))
 	switch {
-	case v.lacks(err, v.roles[0], "read the version of the tables"):
+	case v.lacks(err, v.roles[0], need{purpose: "read the version of the tables"}):
 		// That of the others is not known, but they may be missing, too.
 	case err != nil, len(v.Findings) > before:
 		return err
@@ -178,7 +178,7 @@ func (v *validation) checkCursors() error {
 	}
 	states, err := v.s.listCursors(v.ctx, v.conn)
 	if err != nil {
-		if v.lacks(err, persistence.RoleDispatcher, "read cursors") {
+		if v.lacks(err, persistence.RoleDispatcher, need{purpose: "read cursors"}) {
 			return nil
 		}
 		return err
