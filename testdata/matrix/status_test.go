@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -162,4 +163,34 @@ func TestStatusTellsWhyTheCursorWaits(t *testing.T) {
 			require.NoError(t, <-done)
 		})
 	}
+}
+
+// A detach that was cut off lets nobody write to the partition's range, until
+// retention ends it.
+func TestPostgresStatusTellsOfADetachThatWasCutOff(t *testing.T) {
+	db, outbox := newPostgres(t)
+	name := startOfMonth(3).Format("outbox_p2006_01")
+	reader := db.Begin()
+	require.NoError(t, reader.Exec("SELECT FROM "+name).Error)
+	pool, err := db.DB()
+	require.NoError(t, err)
+	conn, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "SET statement_timeout = '100ms'")
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "ALTER TABLE outbox DETACH PARTITION "+name+" CONCURRENTLY")
+	require.ErrorContains(t, err, "timeout")
+	_, err = conn.ExecContext(t.Context(), "RESET statement_timeout")
+	require.NoError(t, errors.Join(err, conn.Close()))
+	status, err := outbox.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{name}, status.Partitions[0].Detaching)
+	require.Empty(t, status.Partitions[1].Detaching)
+	v, err := outbox.Validate(t.Context())
+	require.Contains(t, problems(t, v, err), "warning: table outbox: the detach of partition "+name+" has not come to its end")
+	require.NoError(t, reader.Rollback().Error)
+	_, err = gormtx.RunRetention(t.Context(), db, 3650*day)
+	require.NoError(t, err)
+	v, err = outbox.Validate(t.Context())
+	require.Empty(t, problems(t, v, err))
 }
