@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -86,7 +88,11 @@ func validated(t *testing.T, db *gorm.DB, old, new string) string {
 }
 
 func TestPostgresFindings(t *testing.T) {
-	db, outbox := newPostgres(t)
+	config, err := pgx.ParseConfig(PostgresDSN(t))
+	require.NoError(t, err)
+	db := Open(t, postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)}), &gorm.Config{Logger: logger.Discard})
+	outbox := gormtx.New(db)
+	require.NoError(t, outbox.Migrate(t.Context()))
 	require.Empty(t, validated(t, db, "", ""))
 	require.Contains(t, validated(t, db, "NOT pg_is_in_recovery()", "false"), "a standby answers")
 	require.Contains(t, validated(t, db, "current_setting('transaction_read_only')", "'on'"), "the session is read-only")
@@ -94,8 +100,14 @@ func TestPostgresFindings(t *testing.T) {
 	require.Contains(t, validated(t, db, "$1::timestamptz", "$1::timestamptz + interval '1 hour'"), "a time comes back changed")
 	require.Contains(t, validated(t, db, "version()", "'PostgreSQL 14.1'"), "PostgreSQL 14.1")
 
+	limited := config.Copy()
+	limited.RuntimeParams["default_transaction_read_only"] = "on"
+	v, err := gormtx.New(Open(t, postgres.New(postgres.Config{Conn: stdlib.OpenDB(*limited)}), &gorm.Config{Logger: logger.Discard})).Validate(t.Context())
+	require.Contains(t, problems(t, v, err), "the session is read-only")
+	require.Len(t, v.Findings, 1, "and what the roles may do is judged all the same")
+
 	require.NoError(t, outbox.Create(t.Context(), "early", persistence.Cursor{CreatedTime: time.Now().Add(time.Hour)}))
-	v, err := outbox.Validate(t.Context())
+	v, err = outbox.Validate(t.Context())
 	require.Regexp(t, `^warning: the cursor of dispatcher "early" is (1h0m0s|59m59s) ahead`, problems(t, v, err))
 	v, err = outbox.Validate(t.Context(), persistence.RoleProducer)
 	require.Empty(t, problems(t, v, err), "it is of no concern for a producer")
