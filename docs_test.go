@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 var (
 	testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 	ruleName = regexp.MustCompile("(?i:rule) `([^`]+)`")
-	link     = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 )
 
 // source returns the text of all Go files whose names end in suffix.
@@ -67,36 +67,96 @@ func pages(t *testing.T) []string {
 	return all
 }
 
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	unslug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// prose returns a page without its blocks of code.
+func prose(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	return fence.ReplaceAllString(string(text), "")
+}
+
+// anchors returns the names by which a page's headings are linked to.
+func anchors(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(prose(t, page), -1) {
+		name := strings.ReplaceAll(unslug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		unique := name
+		for n := 1; all[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", name, n)
+		}
+		all[unique] = true
+	}
+	return all
+}
+
 func TestDocsHaveNoDeadLink(t *testing.T) {
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+		for _, m := range link.FindAllStringSubmatch(prose(t, page), -1) {
+			if strings.HasPrefix(m[1], "https://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			info, err := os.Stat(target)
 			require.NoError(t, err, page)
+			require.True(t, anchor == "" || !info.IsDir() && anchors(t, target)[anchor], "%s links to %s, which has no such heading", page, m[1])
 		}
 	}
 }
 
-// Code that a page shows is a part of an example that is compiled and run.
-func TestDocsShowCodeThatRuns(t *testing.T) {
-	var examples strings.Builder
-	for _, file := range []string{"gormtx/example_test.go", "sqltx/example_test.go", "sqltx/example_sqlc_test.go", "pgxtx/example_test.go", "events/example_test.go",
-		"testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
-		example, err := os.ReadFile(file)
-		require.NoError(t, err)
-		examples.Write(example)
-		examples.WriteString(strings.ReplaceAll(string(example), "\n\t", "\n")) // the body of a function
-	}
-	shown := 0
+// Every page of the documentation is in its index.
+func TestDocsAreInTheIndex(t *testing.T) {
+	text := prose(t, "docs/README.md")
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, block := range strings.Split(string(text), "```go\n")[1:] {
-			block, _, _ = strings.Cut(block, "```")
-			require.Contains(t, examples.String(), block, page)
-			shown++
+		if path, isDoc := strings.CutPrefix(page, "docs/"); isDoc && path != "README.md" {
+			require.Contains(t, text, "]("+path+")", "docs/README.md does not name it")
 		}
 	}
-	require.Greater(t, shown, 1)
+}
+
+// shown are the files whose code pages show.
+func shown(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, pattern := range []string{"*/example*_test.go", "docs/guide/*_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		for _, file := range files {
+			code, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for depth := range 4 { // the body of a function, of one in it, and so on
+				all.WriteString(strings.ReplaceAll(string(code), "\n"+strings.Repeat("\t", depth), "\n"))
+			}
+		}
+	}
+	return all.String()
+}
+
+// Code that a page shows is a part of an example that is compiled and run. The
+// quick start has a test of its own.
+func TestDocsShowCodeThatRuns(t *testing.T) {
+	examples := shown(t)
+	blocks := 0
+	for _, page := range pages(t) {
+		if page == "docs/quickstart.md" {
+			continue
+		}
+		for _, block := range fenced(t, page, "go") {
+			require.Contains(t, examples, block, page)
+			blocks++
+		}
+	}
+	require.Greater(t, blocks, 20)
 }

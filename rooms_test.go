@@ -29,6 +29,7 @@ var rooms = map[string][]string{
 	"pgxtx":             {"persistence", "internal/face", "internal/sqlstore", "github.com/jackc/pgx"},
 	"outboxtest":        {"persistence", "events", "github.com/stretchr/testify"},
 	"eventstest":        {"persistence", "events", "memstore"},
+	"docs/guide":        {}, // examples alone
 	"internal/facetest": {"persistence", "outboxtest", "github.com/stretchr/testify"},
 	"internal/gormtest": {"internal/facetest", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
 	"internal/sqltest":  {"internal/facetest", "sqltx"},
@@ -40,11 +41,12 @@ type listed struct {
 	Standard   bool
 	Imports    []string
 	Deps       []string
+	Export     string // the file of what the compiler has exported
 }
 
 func list(t *testing.T, args ...string) []listed {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps,Export"}, args...)...).Output()
 	require.NoError(t, err)
 	var packages []listed
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
