@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,17 +35,11 @@ type roles struct {
 
 // sqlOf returns the blocks of SQL of a section of the page.
 func sqlOf(t *testing.T, section string) []string {
-	page, err := os.ReadFile("../../docs/security.md")
-	require.NoError(t, err)
-	_, text, found := strings.Cut(string(page), "\n### "+section+"\n")
+	t.Helper()
+	_, text, found := strings.Cut(readPage(t, "security.md"), "\n### "+section+"\n")
 	require.True(t, found)
 	text, _, _ = strings.Cut(text, "\n##")
-	var blocks []string
-	for _, block := range strings.Split(text, "```sql\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
-		blocks = append(blocks, block)
-	}
-	return blocks
+	return sqlBlocks(t, text)
 }
 
 var comment = regexp.MustCompile(`(?m)^--.*$`)
