@@ -115,6 +115,16 @@ func TestDocsHaveNoDeadLink(t *testing.T) {
 	}
 }
 
+// Comments in the code send readers to pages that exist.
+func TestDocsThatCodeNamesExist(t *testing.T) {
+	named := regexp.MustCompile(`docs/[a-z-]+(?:/[a-z-]+)?\.md`).FindAllString(source(t, ".go"), -1)
+	require.Greater(t, len(named), 5)
+	for _, page := range named {
+		_, err := os.Stat(page)
+		require.NoError(t, err)
+	}
+}
+
 // Every page of the documentation is in its index.
 func TestDocsAreInTheIndex(t *testing.T) {
 	text := prose(t, "docs/README.md")

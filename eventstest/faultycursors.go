@@ -12,6 +12,11 @@ func (f *Faults) Cursors(next persistence.OutboxCursorStore) persistence.OutboxC
 	return cursors{subscriptions{f, next}, deadLetters{f, next}, f, next}
 }
 
+// Subscriptions wraps the subscriptions alone.
+func (f *Faults) Subscriptions(next persistence.SubscriptionStore) persistence.SubscriptionStore {
+	return subscriptions{f, next}
+}
+
 // DeadLetters wraps the dead letters alone.
 func (f *Faults) DeadLetters(next persistence.DeadLetterStore) persistence.DeadLetterStore {
 	return deadLetters{f, next}
