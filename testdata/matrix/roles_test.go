@@ -19,6 +19,7 @@ import (
 
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/internal/facetest"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -253,9 +254,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 		producer, dispatcher, owner := r.connect("producer"), r.connect("dispatcher"), r.connect("owner")
 		require.NoError(t, r.produce(producer))
 		require.NoError(t, r.dispatch(dispatcher))
-		report, err := gormtx.RunRetention(t.Context(), owner, 0, append(retentionOptions(r.options), gormtx.WithNoConsumers())...)
-		require.NoError(t, err)
-		require.Empty(t, report.Dropped)
+		r.retain(owner)
 
 		outbox := r.table("outbox")
 		change := []string{"UPDATE " + outbox + " SET payload = ''", "DELETE FROM " + outbox, "TRUNCATE " + outbox, "DROP TABLE " + outbox}
@@ -283,12 +282,26 @@ func requireRefused(t *testing.T, db *gorm.DB, statements ...string) {
 	}
 }
 
-func retentionOptions(options []gormtx.Option) []gormtx.RetentionOption {
-	var all []gormtx.RetentionOption
-	for _, o := range options {
-		all = append(all, o)
+// retain has the owner make and drop partitions, and free dedup keys.
+func (r *roles) retain(owner *gorm.DB) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	pool, err := owner.DB()
+	require.NoError(r.t, err)
+	naming := facetest.Naming{}
+	options := []gormtx.RetentionOption{gormtx.WithNoConsumers(), gormtx.WithKeepKeys(time.Microsecond)}
+	for _, o := range r.options {
+		options = append(options, o)
+		naming.Schema = "outbox"
 	}
-	return all
+	require.NoError(r.t, facetest.Partition(ctx, pool, owner.Name(), naming, startOfMonth(-2)))
+	report, err := gormtx.RunRetention(ctx, owner, 0, options...)
+	require.NoError(r.t, err)
+	require.Len(r.t, report.Dropped, 2, "of events and of markers")
+	require.Positive(r.t, report.PurgedKeys)
+	report, err = gormtx.New(owner, r.options...).EnsurePartitions(ctx, persistence.MonthsAhead+2, persistence.RetentionOptions{})
+	require.NoError(r.t, err)
+	require.Len(r.t, report.Created, 4, "two of each")
 }
 
 var grant = regexp.MustCompile(`^GRANT (.+) ON (.+) TO (.+)$`)
