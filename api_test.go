@@ -119,9 +119,9 @@ func addType(add func(string, ...any), typeOf func(types.Type) string, o *types.
 	switch u := o.Type().Underlying().(type) {
 	case *types.Struct:
 		add("type %s struct", name)
-		for f := range u.Fields() {
-			if f.Exported() {
-				add("type %s struct, %s %s", name, f.Name(), typeOf(f.Type()))
+		for i := range u.NumFields() {
+			if f := u.Field(i); f.Exported() {
+				add("type %s struct, %s", name, strings.TrimSpace(f.Name()+" "+typeOf(f.Type())+" "+u.Tag(i)))
 			}
 		}
 	case *types.Interface:

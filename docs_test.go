@@ -139,7 +139,7 @@ func TestDocsAreInTheIndex(t *testing.T) {
 func shown(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files, pattern)
@@ -169,4 +169,20 @@ func TestDocsShowCodeThatRuns(t *testing.T) {
 		}
 	}
 	require.Greater(t, blocks, 20)
+}
+
+// What a page tells to make is a target.
+func TestDocsNameTargetsThatExist(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	targets := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("(?m)(?:`|^)make ([a-z]+)(?:`|\\s)").FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s: make %s", page, m[1])
+			targets++
+		}
+	}
+	require.Greater(t, targets, 5)
 }
