@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,13 +24,16 @@ var update = flag.Bool("update", false, "write the files in api anew")
 // them, by name.
 func publicPackages(t *testing.T) map[string]*types.Package {
 	t.Helper()
-	exports := map[string]string{}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...").Output()
+	require.NoError(t, err)
+	exports := map[string]string{} // the files of what the compiler has exported
 	var public []string
-	for _, p := range list(t, "-export", "-deps", "./...") {
-		exports[p.ImportPath] = p.Export
-		room, ours := strings.CutPrefix(p.ImportPath, module)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[path] = file
+		room, ours := strings.CutPrefix(path, module)
 		if ours && !strings.HasPrefix(room, "internal/") && !strings.HasPrefix(room, "docs/") {
-			public = append(public, p.ImportPath)
+			public = append(public, path)
 		}
 	}
 	compiled := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })

@@ -41,12 +41,11 @@ type listed struct {
 	Standard   bool
 	Imports    []string
 	Deps       []string
-	Export     string // the file of what the compiler has exported
 }
 
 func list(t *testing.T, args ...string) []listed {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps,Export"}, args...)...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...).Output()
 	require.NoError(t, err)
 	var packages []listed
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
