@@ -192,6 +192,12 @@ func TestAFailedAppendPublishesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, published)
 
+	f.Fail("SafeMark", nil, errBroken)
+	_, err = f.Outbox(store).SafeMark(t.Context())
+	require.NoError(t, err)
+	_, err = f.Outbox(store).SafeMark(t.Context())
+	require.ErrorIs(t, err, errBroken)
+
 	f.Lose("Atomically", errBroken)
 	require.ErrorIs(t, publish(eventstest.Event("t", eventstest.DedupKey("k"))), errBroken)
 	require.ErrorIs(t, publish(eventstest.Event("t", eventstest.DedupKey("k"))), persistence.ErrDuplicate)

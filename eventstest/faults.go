@@ -32,7 +32,7 @@ type fault struct {
 }
 
 // Fail makes the next calls of the method fail, one with each error, and do
-// nothing.
+// nothing. A nil error lets a call pass, so that a later one fails.
 func (f *Faults) Fail(method string, errs ...error) {
 	for _, err := range errs {
 		f.plan(method, fault{err: err})
@@ -41,7 +41,7 @@ func (f *Faults) Fail(method string, errs ...error) {
 
 // Lose makes the next calls of the method return the errors though they are
 // done, as when the connection is lost before the answer: with "Atomically" the
-// transaction commits, and its caller cannot know.
+// transaction commits, and its caller cannot know. A nil error lets a call pass.
 func (f *Faults) Lose(method string, errs ...error) {
 	for _, err := range errs {
 		f.plan(method, fault{err: err, done: true})
