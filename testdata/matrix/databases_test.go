@@ -188,8 +188,12 @@ func alone(db *gorm.DB) error {
 	}
 }
 
-func allRows(db *gorm.DB, table string) (all [][]any, err error) {
-	rows, err := db.Raw("SELECT * FROM " + table).Rows()
+func allRows(db *gorm.DB, table string) ([][]any, error) {
+	return allOf(db.Raw("SELECT * FROM " + table))
+}
+
+func allOf(query *gorm.DB) (all [][]any, err error) {
+	rows, err := query.Rows()
 	if err != nil {
 		return nil, err
 	}
