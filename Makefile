@@ -12,7 +12,7 @@ LIST = $(subst $(space),$(comma),$(SERVERS))
 MODULES = . otel testdata testdata/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench stress prove servers clean
+.PHONY: help demo test check vuln bench stress prove servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -26,12 +26,16 @@ test: servers ## all tests with the race detector; installs and starts the serve
 	cd testdata && $(GO) run ./servers/with -servers $(LIST) -- $(GO) test -race -p 2 -parallel 4 -timeout 30m ./...
 	cd testdata/bench && $(GO) test -race ./...
 
-check: bin/staticcheck ## format, vet, staticcheck, import rules, tidy modules
+check: bin/staticcheck ## format, vet, staticcheck, tidy modules, import rules, exported API, docs
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
 	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/bin/staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
-	$(GO) test -count=1 -run 'TestRooms|TestCore|TestDocs' .
+	$(GO) test -count=1 . # rooms, API and docs, first since they are quick
 	CGO_ENABLED=0 $(GO) test -count=1 ./...
 	cd otel && CGO_ENABLED=0 $(GO) test -count=1 ./...
+
+# Apart from check, since it asks vuln.go.dev.
+vuln: bin/govulncheck ## known vulnerabilities in what the code calls; needs the network
+	for module in $(MODULES); do (cd $$module && $(CURDIR)/bin/govulncheck ./...) || exit 1; done
 
 bench: servers ## ratios against the same transaction without the library, on PostgreSQL (with other libraries beside), MySQL and MariaDB
 	cd testdata && for server in postgres mysql mariadb; do \
@@ -54,6 +58,9 @@ servers:
 
 bin/staticcheck: testdata/go.mod
 	cd testdata && $(GO) build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+bin/govulncheck: testdata/go.mod
+	cd testdata && $(GO) build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 clean: ## remove what make built
 	rm -rf bin

@@ -32,6 +32,8 @@ var rooms = map[string][]string{
 	"sqltx":               {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql"},
 	"pgxtx":               {"persistence", "internal/face", "internal/pgpipeline", "internal/sqlstore", "github.com/jackc/pgx"},
 	"outboxtest":          {"persistence", "events", "github.com/stretchr/testify"},
+	"eventstest":          {"persistence", "events", "memstore"},
+	"docs/guide":          {}, // examples alone
 	"internal/facetest":   {"persistence", "outboxtest", "github.com/stretchr/testify"},
 	"internal/gormtest":   {"internal/facetest", "gormtx", "outboxtest", "gorm.io/gorm", "github.com/stretchr/testify"},
 	"internal/sqltest":    {"internal/facetest", "sqltx"},
@@ -85,7 +87,7 @@ func TestRoomsImportOnlyWhatIsBelowThem(t *testing.T) {
 }
 
 func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
-	for _, room := range []string{"persistence", "events", "health", "memstore", "sqltx"} {
+	for _, room := range []string{"persistence", "events", "health", "memstore", "eventstest", "sqltx"} {
 		for _, dep := range list(t, module+room)[0].Deps {
 			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
 		}

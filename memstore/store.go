@@ -12,6 +12,7 @@ import (
 
 var (
 	_ persistence.Transactor        = (*Store)(nil)
+	_ persistence.Chainer           = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
@@ -84,6 +85,9 @@ func New(opts ...Option) *Store {
 func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
 	return persistence.Atomically(ctx, s, s.begin, fn)
 }
+
+// Chain implements [persistence.Chainer].
+func (s *Store) Chain() persistence.Chain { return persistence.NewChain(s, s.begin) }
 
 // IsTransient implements [persistence.FaultJudge].
 func (s *Store) IsTransient(err error) bool { return errors.Is(err, ErrDeadlock) }

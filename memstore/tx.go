@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,6 +20,8 @@ type tx struct {
 	cause     error          // why the transaction cannot commit any more
 	commitErr error          // see Store.FailCommit
 	done      bool
+	before    *tx         // commits when this one begins
+	committed func(error) // is told of it
 }
 
 // lockedRow is a row of some table.
@@ -36,7 +39,7 @@ func (s *Store) current(ctx context.Context) (*tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memstore: %w", err)
 	}
-	return t.(*tx), nil
+	return t.(*tx), t.(*tx).endBefore()
 }
 
 func (t *tx) Err() error {
@@ -46,6 +49,9 @@ func (t *tx) Err() error {
 }
 
 func (t *tx) Commit(context.Context) error {
+	if err := t.endBefore(); err != nil {
+		return err
+	}
 	s := t.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,10 +67,37 @@ func (t *tx) Commit(context.Context) error {
 }
 
 func (t *tx) Rollback(context.Context) error {
+	_ = t.endBefore() // it has been told
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	t.end(false)
 	return nil
+}
+
+// Hold implements persistence.Following.
+func (t *tx) Hold() bool { return t.before == nil && t.Err() == nil }
+
+// Follow implements persistence.Following.
+func (t *tx) Follow(committed func(error)) persistence.Tx {
+	return &tx{store: t.store, marks: map[string]int{}, before: t, committed: committed}
+}
+
+// endBefore commits the transaction before, if there is one left.
+func (t *tx) endBefore() error {
+	before := t.before
+	if before == nil {
+		return nil
+	}
+	t.before = nil
+	err := before.Commit(context.Background())
+	if err != nil {
+		err = errors.Join(err, before.Rollback(context.Background()))
+		t.store.mu.Lock()
+		t.abort(err)
+		t.store.mu.Unlock()
+	}
+	t.committed(err)
+	return err
 }
 
 func (t *tx) Savepoint(_ context.Context, name string) error {

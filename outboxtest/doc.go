@@ -8,4 +8,6 @@
 // The suite is a table of rules; the name of a failing subtest is the rule
 // that the backend breaks. A rule that cannot apply to a backend, since it has
 // one writer or one connection or lacks a hook, is skipped with that reason.
+//
+// Package eventstest is for those who publish and handle events.
 package outboxtest

@@ -10,10 +10,10 @@ import (
 	"github.com/onward-go/outbox/sqltx"
 )
 
-// Face returns sqltx over a pool.
-func Face(db *sql.DB, dialect string, naming facetest.Naming) facetest.Face {
+// Face returns sqltx over a pool, with more options than those of the naming.
+func Face(db *sql.DB, dialect string, naming facetest.Naming, more ...sqltx.Option) facetest.Face {
 	return facetest.Face{
-		Outbox:  sqltx.New(db, sqltx.Dialect(dialect), options(naming)...),
+		Outbox:  sqltx.New(db, sqltx.Dialect(dialect), append(options(naming), more...)...),
 		Dialect: dialect,
 		Pool:    db,
 		Naming:  naming,

@@ -19,6 +19,7 @@ import (
 	"github.com/onward-go/outbox/internal/pgxtest"
 	"github.com/onward-go/outbox/internal/sqltest"
 	"github.com/onward-go/outbox/outboxtest"
+	"github.com/onward-go/outbox/sqltx/sqlpgx"
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
@@ -87,7 +88,7 @@ var faces = map[string]func(testing.TB, *gorm.DB, gormtest.Naming) facetest.Face
 	"sqltx": func(t testing.TB, db *gorm.DB, naming gormtest.Naming) facetest.Face {
 		pool, err := db.DB()
 		require.NoError(t, err)
-		return sqltest.Face(pool, db.Name(), facetest.Naming(naming))
+		return sqltest.Face(pool, db.Name(), facetest.Naming(naming), sqlpgx.Pipelined())
 	},
 	// Over a pool of its own, which connects as that one does.
 	pgxFace: func(t testing.TB, db *gorm.DB, naming gormtest.Naming) facetest.Face {

@@ -50,7 +50,7 @@ var catalogs = map[string]struct{ relations, sessions string }{
 	"mysql": {`
 SELECT table_name AS "table", partition_name AS "partition", partition_description AS bound
 FROM information_schema.partitions WHERE table_schema = DATABASE() ORDER BY table_name, partition_ordinal_position`,
-		"SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"},
+		"SELECT COUNT(*) FROM /*!80022 performance_schema.processlist */ /*M! information_schema.processlist */ WHERE db = DATABASE() AND id <> CONNECTION_ID()"},
 	"postgres": {`
 SELECT coalesce(i.inhparent, c.oid)::regclass AS "table", i.inhrelid::regclass AS partition, pg_get_expr(c.relpartbound, c.oid) AS bound
 FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
@@ -188,8 +188,12 @@ func alone(db *gorm.DB) error {
 	}
 }
 
-func allRows(db *gorm.DB, table string) (all [][]any, err error) {
-	rows, err := db.Raw("SELECT * FROM " + table).Rows()
+func allRows(db *gorm.DB, table string) ([][]any, error) {
+	return allOf(db.Raw("SELECT * FROM " + table))
+}
+
+func allOf(query *gorm.DB) (all [][]any, err error) {
+	rows, err := query.Rows()
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (c mysqlClient) dropDatabase(ctx context.Context, dsn, name string) error {
 
 // disconnect ends the sessions whose default database this is.
 func (mysqlClient) disconnect(ctx context.Context, conn *sql.Conn, name string) error {
-	rows, err := conn.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	rows, err := conn.QueryContext(ctx, "SELECT id FROM /*!80022 performance_schema.processlist */ /*M! information_schema.processlist */ WHERE db = ?", name)
 	if err != nil {
 		return err
 	}

@@ -343,7 +343,7 @@ SET SESSION lock_wait_timeout = ?1
 SELECT CONNECTION_ID()
 
 -- WaitsForTable
-SELECT 1 FROM information_schema.processlist WHERE id = ?1 AND state = 'Waiting for table metadata lock'
+SELECT 1 FROM /*!80022 performance_schema.processlist */ /*M! information_schema.processlist */ WHERE id = ?1 AND state = 'Waiting for table metadata lock'
 
 -- Interrupt
 KILL QUERY <session>
