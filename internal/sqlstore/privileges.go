@@ -16,12 +16,13 @@ import (
 type need struct {
 	purpose   string
 	statement string // the name of its field
-	optional  bool   // not every application does it
+	only      string // if not every application does it: which one
 }
 
 const (
-	always  = false
-	forKeys = true // of events with dedup keys
+	always  = ""
+	forKeys = "if its events have dedup keys"
+	byHand  = "if operators do that with this user"
 )
 
 // needs are the statements of each role, of which the server is asked whether the
@@ -37,7 +38,6 @@ var needs = map[persistence.Role][]need{
 	},
 	persistence.RoleDispatcher: {
 		{"read the version of the tables", "SchemaVersion", always},
-		{"read the safe mark", "SafeMark", always},
 		{"read events", "NextEvent", always},
 		{"write markers", "RecordMarker", always},
 		{"read markers", "AppliedMarkers", always},
@@ -58,10 +58,11 @@ var needs = map[persistence.Role][]need{
 		{"write dead letters", "AddDeadLetter", always},
 		{"read dead letters", "GetDeadLetter", always},
 		{"move dead letters", "MoveDeadLetter", always},
+		{"forget dispatchers", "ForgetCursor", byHand},
+		{"purge dead letters", "PurgeDeadLetters", byHand},
 	},
 	persistence.RoleRetention: {
 		{"read the version of the tables", "SchemaVersion", always},
-		{"read the safe mark", "SafeMark", always},
 		{"look for owed events", "NextEvent", always},
 		{"read cursors", "ListCursors", always},
 		{"read subscriptions", "ListSubscriptions", always},
@@ -77,7 +78,7 @@ type lack struct {
 	role     persistence.Role
 	said     string
 	purposes []string
-	optional bool
+	only     string
 }
 
 // checkPrivileges asks the server to explain the statements that the roles run: it
@@ -88,14 +89,20 @@ func (v *validation) checkPrivileges() error {
 	}
 	for _, role := range v.roles {
 		for _, n := range needs[role] {
-			text := reflect.ValueOf(v.s.sql).FieldByName(n.statement).String()
-			if text == "" {
-				continue
-			}
-			err := v.conn.Query(v.ctx, "EXPLAIN "+strings.TrimSpace(text), dummies(text), func(func(...any) error) error { return nil })
+			err := v.explain(n)
 			if err != nil && !v.lacks(err, role, n) {
 				return fmt.Errorf("explain how to %s: %w", n.purpose, err)
 			}
+		}
+	}
+	for _, role := range []persistence.Role{persistence.RoleDispatcher, persistence.RoleRetention} {
+		if !v.has(role) {
+			continue
+		}
+		// MySQL explains a read that locks to those who may not lock.
+		_, err := v.s.mark(v.ctx, v.conn, &v.s.sql)
+		if err != nil && !v.lacks(err, role, need{purpose: "read the safe mark"}) {
+			return fmt.Errorf("read the safe mark: %w", err)
 		}
 	}
 	if !v.has(persistence.RoleRetention) {
@@ -107,6 +114,15 @@ func (v *validation) checkPrivileges() error {
 		v.lack(persistence.RoleRetention, "no "+privilege+" on "+table, need{purpose: "make and drop partitions"})
 		return err
 	})
+}
+
+// explain has a statement explained; not every database has it.
+func (v *validation) explain(n need) error {
+	text := reflect.ValueOf(v.s.sql).FieldByName(n.statement).String()
+	if text == "" {
+		return nil
+	}
+	return v.conn.Query(v.ctx, "EXPLAIN "+strings.TrimSpace(text), dummies(text), func(func(...any) error) error { return nil })
 }
 
 var argument = regexp.MustCompile(`(LIMIT )?[$?]([0-9]+)`)
@@ -141,10 +157,10 @@ func (v *validation) lacks(err error, role persistence.Role, n need) bool {
 }
 
 func (v *validation) lack(role persistence.Role, said string, n need) {
-	i := slices.IndexFunc(v.lacking, func(l lack) bool { return l.role == role && l.said == said && l.optional == n.optional })
+	i := slices.IndexFunc(v.lacking, func(l lack) bool { return l.role == role && l.said == said && l.only == n.only })
 	if i < 0 {
 		i = len(v.lacking)
-		v.lacking = append(v.lacking, lack{role: role, said: said, optional: n.optional})
+		v.lacking = append(v.lacking, lack{role: role, said: said, only: n.only})
 	}
 	if l := &v.lacking[i]; !slices.Contains(l.purposes, n.purpose) {
 		l.purposes = append(l.purposes, n.purpose)
@@ -155,8 +171,8 @@ func (v *validation) lack(role persistence.Role, said string, n need) {
 func (v *validation) tellLacks() {
 	for _, l := range v.lacking {
 		problem := fmt.Sprintf("the user may not %s (%s)", strings.Join(l.purposes, ", "), l.said)
-		if l.optional {
-			v.warn(problem, fmt.Sprintf("grant it to the role %s, if its events have dedup keys", l.role))
+		if l.only != "" {
+			v.warn(problem, fmt.Sprintf("grant it to the role %s, %s", l.role, l.only))
 		} else {
 			v.fail(persistence.ErrPrivilege, problem, fmt.Sprintf("grant what the role %s needs", l.role))
 		}

@@ -135,6 +135,11 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 		require.NoError(t, r.produce(producer))
 		require.NoError(t, r.dispatch(dispatcher))
 		r.retain(owner)
+		for role, db := range map[persistence.Role]*gorm.DB{
+			persistence.RoleProducer: producer, persistence.RoleDispatcher: dispatcher, persistence.RoleRetention: owner,
+		} {
+			require.Empty(t, r.lacks(db, role))
+		}
 
 		outbox := r.table("outbox")
 		change := []string{"UPDATE " + outbox + " SET payload = ''", "DELETE FROM " + outbox, "TRUNCATE " + outbox, "DROP TABLE " + outbox}
@@ -186,7 +191,15 @@ func (r *roles) retain(owner *gorm.DB) {
 
 var grant = regexp.MustCompile(`^GRANT (.+) ON (.+) TO (.+)$`)
 
-// Without any one of the rights something fails, so none is there in vain.
+// lacks returns what a validation finds, a line each.
+func (r *roles) lacks(db *gorm.DB, role persistence.Role) string {
+	r.t.Helper()
+	v, err := gormtx.New(db, r.options...).Validate(r.t.Context(), role)
+	return problems(r.t, v, err)
+}
+
+// Without any one of the rights something fails, so none is there in vain; and a
+// validation tells.
 func TestNoRightIsThereInVain(t *testing.T) {
 	onRoles(t, func(t *testing.T, r *roles) {
 		for _, g := range r.grants {
@@ -200,6 +213,8 @@ func TestNoRightIsThereInVain(t *testing.T) {
 				// Pools of their own, since a store checks the tables once.
 				err := errors.Join(r.produce(r.connect("producer")), r.dispatch(r.connect("dispatcher")))
 				require.Error(t, err, "%s on %s, of %s", right, m[2], m[3])
+				found := r.lacks(r.connect("producer"), persistence.RoleProducer) + r.lacks(r.connect("dispatcher"), persistence.RoleDispatcher)
+				require.Contains(t, found, "the user may not", "%s on %s, of %s", right, m[2], m[3])
 				r.exec("GRANT " + right + " ON " + m[2] + " TO " + m[3])
 			}
 		}
