@@ -20,7 +20,6 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -39,8 +38,11 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s}
 }
+
+// Chain implements [persistence.Chainer], for dispatchers.
+func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.store.Chain(o, of) }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
 // so that replicas may start at once. It refuses a ctx that carries a
@@ -78,15 +80,21 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 // GormTransactor runs functions in GORM transactions.
 type GormTransactor struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
+
+	store *sqlstore.Store
 }
 
 // NewGormTransactor returns the transactor of a database.
 func NewGormTransactor(db *gorm.DB) *GormTransactor {
 	s := newStore(db, nil)
 	return &GormTransactor{s, s, s, s}
+}
+
+// Chain implements [persistence.Chainer], for dispatchers.
+func (t *GormTransactor) Chain(of persistence.Transactor) persistence.Chain {
+	return t.store.Chain(t, of)
 }
 
 // GormOutboxStore is the outbox table, with the dedup keys of its events.

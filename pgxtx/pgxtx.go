@@ -18,7 +18,6 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -37,8 +36,11 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, pool}
 }
+
+// Chain implements [persistence.Chainer], for dispatchers.
+func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.store.Chain(o, of) }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
 // so that replicas may start at once. It refuses a ctx that carries a

@@ -18,7 +18,6 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -39,8 +38,11 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, db, d}
 }
+
+// Chain implements [persistence.Chainer], for dispatchers.
+func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.store.Chain(o, of) }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
 // so that replicas may start at once. It refuses a ctx that carries a

@@ -106,7 +106,9 @@ func (t turnwise) Atomically(ctx context.Context, fn func(context.Context) error
 }
 
 // Chain lets no transaction wait for the next one beyond the turn.
-func (t turnwise) Chain() persistence.Chain { return turnwiseChain{t.stores.Chain(), t.gate} }
+func (t turnwise) Chain(persistence.Transactor) persistence.Chain {
+	return turnwiseChain{t.stores.Chain(t.stores), t.gate}
+}
 
 type turnwiseChain struct {
 	persistence.Chain
