@@ -70,7 +70,7 @@ func pages(t *testing.T) []string {
 func shown(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "sqltx/*/example_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files, pattern)
@@ -95,7 +95,7 @@ func TestDocsShowCodeThatRuns(t *testing.T) {
 			continue
 		}
 		for _, block := range fenced(t, page, "go") {
-			require.Contains(t, examples, block, page)
+			require.True(t, strings.Contains(examples, block), "%s shows code that no example has:\n%s", page, block)
 			blocks++
 		}
 	}
