@@ -28,6 +28,7 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
 
 	store *sqlstore.Store
 }
@@ -38,7 +39,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -46,6 +47,10 @@ func New(db *gorm.DB, opts ...Option) *Outbox {
 // transaction with [persistence.ErrInTransaction], and tables that are newer
 // than this library with [persistence.ErrSchema].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {

@@ -39,6 +39,7 @@ type Outbox interface {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
 	Migrate(ctx context.Context) error
 }
 
@@ -66,6 +67,7 @@ func (f Face) Backend(t testing.TB) outboxtest.Backend {
 		DeadLetters: f.Outbox,
 		Retention:   f.Outbox,
 		Dedup:       f.Outbox,
+		Inspector:   f.Outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return f.Exec(ctx, d.upsert, key, value)
 		},

@@ -57,6 +57,7 @@ var (
 	_ persistence.OutboxRetention   = (*Store)(nil)
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
+	_ persistence.OutboxInspector   = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.
