@@ -29,6 +29,7 @@ type Outbox struct {
 	persistence.OutboxRetention
 	persistence.DedupStore
 	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store *sqlstore.Store
 }
@@ -39,7 +40,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
@@ -109,12 +110,13 @@ func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 type GormOutboxCursorStore struct {
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
+	persistence.StatusReader
 }
 
 // NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
 func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
 	s := newStore(db, opts)
-	return &GormOutboxCursorStore{s, s}
+	return &GormOutboxCursorStore{s, s, s}
 }
 
 // GormIdempotencyStore is the table of markers.

@@ -23,6 +23,7 @@ func TestConformance(t *testing.T) {
 			Retention:   store,
 			Dedup:       store,
 			Inspector:   store,
+			Status:      store,
 			Put:         state.Put,
 			Get: func(ctx context.Context, key string) (string, error) {
 				value, _ := state.Get(ctx, key)

@@ -27,6 +27,7 @@ type Outbox struct {
 	persistence.OutboxRetention
 	persistence.DedupStore
 	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store *sqlstore.Store
 	pool  *pgxpool.Pool
@@ -37,7 +38,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,

@@ -27,6 +27,7 @@ type Outbox struct {
 	persistence.OutboxRetention
 	persistence.DedupStore
 	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store   *sqlstore.Store
 	db      *sql.DB
@@ -39,7 +40,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Migrate creates or upgrades the tables, in one transaction and under a lock,

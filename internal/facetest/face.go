@@ -40,6 +40,7 @@ type Outbox interface {
 	persistence.OutboxRetention
 	persistence.DedupStore
 	persistence.OutboxInspector
+	persistence.StatusReader
 	Migrate(ctx context.Context) error
 }
 
@@ -68,6 +69,7 @@ func (f Face) Backend(t testing.TB) outboxtest.Backend {
 		Retention:   f.Outbox,
 		Dedup:       f.Outbox,
 		Inspector:   f.Outbox,
+		Status:      f.Outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return f.Exec(ctx, d.upsert, key, value)
 		},

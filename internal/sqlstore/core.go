@@ -58,6 +58,7 @@ var (
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
 	_ persistence.OutboxInspector   = (*Store)(nil)
+	_ persistence.StatusReader      = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.

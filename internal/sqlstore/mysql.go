@@ -165,6 +165,7 @@ STRAIGHT_JOIN {prefix}outbox_dedup AS d ON d.account_id = old.account_id AND d.d
 
 		sidecarStatements: mysqlSidecar,
 		inspectStatements: mysqlInspect,
+		statusStatements:  mysqlStatus,
 
 		OutboxTable: `{prefix}outbox`,
 		MarkerTable: `{prefix}outbox_idempotency`,

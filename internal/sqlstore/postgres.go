@@ -213,6 +213,7 @@ DELETE FROM {schema}"{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
 
 		sidecarStatements: postgresSidecar,
 		inspectStatements: postgresInspect,
+		statusStatements:  postgresStatus,
 
 		OutboxTable: `{schema}"{prefix}outbox"`,
 		MarkerTable: `{schema}"{prefix}outbox_idempotency"`,

@@ -113,6 +113,7 @@ DELETE FROM "{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
 
 		sidecarStatements: sqliteSidecar,
 		inspectStatements: sqliteInspect,
+		statusStatements:  sqliteStatus,
 
 		OutboxTable: `"{prefix}outbox"`,
 		MarkerTable: `"{prefix}outbox_idempotency"`,

@@ -306,6 +306,36 @@ DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handl
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY state, created_time, event_id, handler LIMIT $2)
 
+-- CountAfter
+SELECT count(*) FROM (
+  SELECT 1 FROM "iam"."app_outbox" WHERE created_time >= $1 AND (created_time, id) > ($1, $2)
+  ORDER BY created_time, id LIMIT $3) AS n
+
+-- CountAttempts
+SELECT count(*) FROM (SELECT 1 FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 LIMIT $2) AS n
+
+-- CountLetters
+SELECT l.dispatcher, s.state, count(*)
+FROM unnest(ARRAY['dead', 'requeued', 'replayed', 'discarded']) AS s(state)
+CROSS JOIN LATERAL (
+  SELECT dispatcher FROM "iam"."app_outbox_dead_letters" WHERE state = s.state LIMIT $1
+) AS l
+GROUP BY l.dispatcher, s.state
+
+-- Producers
+SELECT timestamptz 'epoch' + min(k.ms) * interval '1 millisecond', coalesce(l.pid, 0), coalesce(min(a.application_name), ''),
+  coalesce(min(a.state), ''), coalesce(min(p.gid), '')
+FROM pg_locks AS l
+CROSS JOIN LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
+LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts AS p ON l.pid IS NULL AND p.transaction::text = split_part(l.virtualtransaction, '/', 2)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid::bigint >> 12 = '"iam"."app_outbox"'::regclass::oid::bigint & 524287
+  AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
+GROUP BY l.pid, l.virtualtransaction
+ORDER BY 1, 2 LIMIT $1
+
 -- OutboxTable
 "iam"."app_outbox"
 

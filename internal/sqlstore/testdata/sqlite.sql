@@ -228,6 +228,21 @@ DELETE FROM "app_outbox_dead_letters" WHERE (created_time, event_id, handler) IN
   WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
   ORDER BY state, created_time, event_id, handler LIMIT ?2)
 
+-- CountAfter
+SELECT count(*) FROM (
+  SELECT 1 FROM "app_outbox" WHERE (created_time, id) > (?1, ?2) ORDER BY created_time, id LIMIT ?3)
+
+-- CountAttempts
+SELECT count(*) FROM (SELECT 1 FROM "app_outbox_attempts" WHERE dispatcher = ?1 LIMIT ?2)
+
+-- CountLetters
+SELECT dispatcher, state, count(*) FROM (
+  SELECT * FROM (SELECT dispatcher, state FROM "app_outbox_dead_letters" WHERE state = 'dead' LIMIT ?1)
+  UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "app_outbox_dead_letters" WHERE state = 'requeued' LIMIT ?1)
+  UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "app_outbox_dead_letters" WHERE state = 'replayed' LIMIT ?1)
+  UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "app_outbox_dead_letters" WHERE state = 'discarded' LIMIT ?1)
+) GROUP BY dispatcher, state
+
 -- OutboxTable
 "app_outbox"
 
