@@ -13,10 +13,10 @@ import (
 // readTimeout bounds a command that only reads.
 const readTimeout = 30 * time.Second
 
-// connection is an open outbox, and what retention needs to open it once more.
+// connection is an open outbox.
 type connection struct {
 	*sqltx.Outbox
-	options []sqltx.Option
+	dialect sqltx.Dialect
 }
 
 // connect opens the outbox that the flags name. Create says that a SQLite file
@@ -36,8 +36,7 @@ func (a *app) connect(create bool) (connection, error) {
 		return connection{}, err
 	}
 	a.database = db
-	options := a.naming()
-	return connection{sqltx.New(db, dialect, options...), options}, nil
+	return connection{sqltx.New(db, dialect, a.naming()...), dialect}, nil
 }
 
 func (a *app) naming() (options []sqltx.Option) {

@@ -28,42 +28,22 @@ type cursorList struct {
 }
 
 type cursor struct {
-	Dispatcher string             `json:"dispatcher"`
-	Position   persistence.Cursor `json:"position"`
-	Lease      lease              `json:"lease"`
+	Dispatcher string                  `json:"dispatcher"`
+	Position   persistence.Cursor      `json:"position"`
+	Lease      persistence.LeaseStatus `json:"lease"`
 }
 
-type lease struct {
-	State   string    `json:"state"` // held, expired or free
-	Owner   string    `json:"owner,omitempty"`
-	Token   int64     `json:"token"`
-	Expires time.Time `json:"expires,omitzero"`
-	Unclean bool      `json:"unclean"`
-}
-
-func leaseOf(l persistence.Lease, now time.Time) lease {
-	state := "held"
+// leaseText says who holds a lease.
+func leaseText(l persistence.LeaseStatus) string {
 	switch {
 	case l.Owner == "":
-		state = "free"
-	case !l.ExpiresTime.After(now):
-		state = "expired"
-	}
-	return lease{state, l.Owner, l.Token, l.ExpiresTime, l.Unclean}
-}
-
-func (l lease) String() string {
-	switch l.State {
-	case "free":
 		return "free"
-	case "expired":
+	case !l.Held:
 		return fmt.Sprintf("expired at %s, was held by %s, who has not released it", moment(l.Expires), l.Owner)
+	case l.Unclean:
+		return fmt.Sprintf("held by %s until %s, taken over from one that had not released it", l.Owner, moment(l.Expires))
 	}
-	text := fmt.Sprintf("held by %s until %s", l.Owner, moment(l.Expires))
-	if l.Unclean {
-		text += ", taken over from one that had not released it"
-	}
-	return text
+	return fmt.Sprintf("held by %s until %s", l.Owner, moment(l.Expires))
 }
 
 func (l cursorList) text(p *page) {
@@ -73,7 +53,7 @@ func (l cursorList) text(p *page) {
 	}
 	p.row("DISPATCHER", "POSITION", "TOKEN", "LEASE")
 	for _, c := range l.Cursors {
-		p.row(c.Dispatcher, c.Position, c.Lease.Token, c.Lease)
+		p.row(c.Dispatcher, c.Position, c.Lease.Token, leaseText(c.Lease))
 	}
 }
 
@@ -88,7 +68,7 @@ func (a *app) listCursors(ctx context.Context, outbox connection) error {
 	}
 	list := cursorList{Now: mark.Now, Cursors: []cursor{}}
 	for _, s := range states {
-		list.Cursors = append(list.Cursors, cursor{s.Lease.Dispatcher, s.Cursor, leaseOf(s.Lease, mark.Now)})
+		list.Cursors = append(list.Cursors, cursor{s.Lease.Dispatcher, s.Cursor, s.Lease.Status(mark.Now)})
 	}
 	return a.show(list)
 }

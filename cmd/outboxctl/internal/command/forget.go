@@ -31,7 +31,7 @@ func (a *app) forget(ctx context.Context, outbox connection, dispatcher string, 
 	if err != nil {
 		return err
 	}
-	c := change{Dispatcher: dispatcher, From: state.Cursor, Lease: leaseOf(state.Lease, now)}
+	c := change{Dispatcher: dispatcher, From: state.Cursor, Lease: state.Lease.Status(now)}
 	if c.Events, c.More, err = countEvents(ctx, outbox, state.Cursor, persistence.Cursor{}); err != nil {
 		return err
 	}
@@ -49,15 +49,15 @@ func (a *app) forget(ctx context.Context, outbox connection, dispatcher string, 
 
 func (c change) describeForget(p *page) {
 	p.row("dispatcher", c.Dispatcher)
-	p.row("lease", c.Lease)
+	p.row("lease", leaseText(c.Lease))
 	p.row("cursor", c.From)
 	for _, handler := range c.Subscribed {
 		p.row("handler", handler)
 	}
 	p.gap()
-	p.say("After the cursor are %s events. They are not owed to this dispatcher any more, and retention may drop them.", c.count())
+	p.say("After the cursor: %s. Nothing is owed to this dispatcher any more, and retention may drop it.", c.count())
 	p.say("Its dead letters and the markers of its handlers stay. If a service still runs it, it is made anew, and begins where its configuration says.")
-	if c.Lease.State == "held" {
+	if c.Lease.Held {
 		p.say("Somebody holds the lease, so it seems to be at work: stop it first.")
 	}
 }

@@ -77,7 +77,7 @@ func (r retentionReport) text(p *page) {
 	if len(r.Created)+len(r.Dropped) == 0 {
 		p.say("No partition %s, none %s.", made, dropped)
 	} else {
-		p.row("", "TABLE", "PARTITION", "FROM", "TO")
+		p.row("ACTION", "TABLE", "PARTITION", "FROM", "TO")
 	}
 	for _, list := range []struct {
 		what string

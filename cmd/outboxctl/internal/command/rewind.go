@@ -42,22 +42,19 @@ holder loses the lease, and whoever takes it next begins at the new position.`,
 
 // change is what a guarded command does to a dispatcher.
 type change struct {
-	Dispatcher string             `json:"dispatcher"`
-	From       persistence.Cursor `json:"from"`
-	To         persistence.Cursor `json:"to,omitzero"`
-	Direction  string             `json:"direction,omitempty"` // back, ahead or nowhere
-	Events     int                `json:"events"`
-	More       bool               `json:"more_events,omitempty"` // than were counted
-	Subscribed []string           `json:"handlers,omitempty"`
-	Lease      lease              `json:"lease"`
-	Done       bool               `json:"done"`
+	Dispatcher string                  `json:"dispatcher"`
+	From       persistence.Cursor      `json:"from"`
+	To         persistence.Cursor      `json:"to,omitzero"`
+	Direction  string                  `json:"direction,omitempty"` // back, ahead or nowhere
+	Events     int                     `json:"events"`
+	More       bool                    `json:"more_events,omitempty"` // than were counted
+	Subscribed []string                `json:"handlers,omitempty"`
+	Lease      persistence.LeaseStatus `json:"lease"`
+	Done       bool                    `json:"done"`
 }
 
 func (c change) count() string {
-	if c.More {
-		return fmt.Sprintf("more than %d", c.Events)
-	}
-	return fmt.Sprint(c.Events)
+	return counted(persistence.Count{N: c.Events, More: c.More}, "event", "events")
 }
 
 // between returns the two ends in their order.
@@ -68,8 +65,12 @@ func between(a, b persistence.Cursor) (first, last persistence.Cursor) {
 	return a, b
 }
 
-// countEvents counts the events after a position, up to another one.
+// countEvents counts the events after a position, up to another one, which
+// belongs to them; a zero one is no end.
 func countEvents(ctx context.Context, outbox connection, after, until persistence.Cursor) (n int, more bool, err error) {
+	if until.ID != "" {
+		until.ID += "!" // no character of an id comes before it
+	}
 	query := persistence.RecordQuery{After: after, Before: until, WithoutPayload: true, Limit: mostCounted, MostRows: mostCounted}
 	// One record tells nothing, so that all that is asked for is their number.
 	query.ID = noEvent
@@ -85,7 +86,7 @@ func (a *app) rewind(ctx context.Context, outbox connection, dispatcher string, 
 	if err != nil {
 		return err
 	}
-	c := change{Dispatcher: dispatcher, From: state.Cursor, To: to, Lease: leaseOf(state.Lease, now)}
+	c := change{Dispatcher: dispatcher, From: state.Cursor, To: to, Lease: state.Lease.Status(now)}
 	first, last := between(state.Cursor, to)
 	if !last.IsZero() {
 		if c.Events, c.More, err = countEvents(ctx, outbox, first, last); err != nil {
@@ -98,15 +99,15 @@ func (a *app) rewind(ctx context.Context, outbox connection, dispatcher string, 
 
 func (c change) describeRewind(p *page) {
 	p.row("dispatcher", c.Dispatcher)
-	p.row("lease", c.Lease)
+	p.row("lease", leaseText(c.Lease))
 	p.row("from", c.From)
 	p.row("to", c.To)
 	p.gap()
 	switch c.Direction {
 	case "back":
-		p.say("Back over %s events. They are read again; handlers whose markers exist are not run again, others are, out of order.", c.count())
+		p.say("Back over %s. What lies there is read again; handlers whose markers exist are not run again, others are, out of order.", c.count())
 	case "ahead":
-		p.say("Ahead over %s events. Those that are not delivered yet never will be.", c.count())
+		p.say("Ahead over %s. Those that are not delivered yet never will be.", c.count())
 	default:
 		p.say("The cursor is there already.")
 	}

@@ -78,7 +78,7 @@ outbox that is not healthy, a migration that is due, events that retention keeps
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.DurationVar(&a.timeout, "timeout", 0, "give up after this time (default 30s where a command only reads, else never)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, "%w", err) })
-	root.AddCommand(a.cursorCommand(), a.migrateCommand(), a.retentionCommand())
+	root.AddCommand(a.statusCommand(), a.whyCommand(), a.eventsCommand(), a.deadCommand(), a.cursorCommand(), a.migrateCommand(), a.retentionCommand())
 	return root
 }
 
