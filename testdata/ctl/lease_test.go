@@ -15,12 +15,15 @@ import (
 func TestAStandbyReplica(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(s *situation) {
-		ctx, cancel := context.WithCancel(s.Context())
-		var replicas sync.WaitGroup
-		for range 2 {
-			d := s.dispatcher(map[string]error{"revoke-api-keys": nil})
-			replicas.Go(func() { _ = d.Poll(ctx, 10*time.Millisecond, 100, func(error) {}) })
+		held := func(token int64) func() bool {
+			return func() bool {
+				state, err := s.outbox.Load(s.Context(), events.DefaultName)
+				return err == nil && state.Lease.Token == token && state.Lease.Owner != ""
+			}
 		}
+		stopHolder := s.replica()
+		s.eventually("the first replica holds the lease", held(1))
+		stopStandby := s.replica()
 		evt := event(suspended)
 		s.publish(evt)
 		at := s.cursorOf(evt)
@@ -29,11 +32,28 @@ func TestAStandbyReplica(t *testing.T) {
 			return err == nil && state.Cursor.Compare(at) == 0
 		})
 		s.ask("cursor", "list")
-		cancel()
-		replicas.Wait()
+		stopHolder()
+		s.eventually("the standby has taken over", held(2))
+		s.ask("cursor", "list")
+		stopStandby()
 		s.ask("cursor", "list")
 		s.golden("standby")
 	})
+}
+
+// replica runs a dispatcher until it is told to stop, or the test ends.
+func (s *situation) replica() (stop func()) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	d := s.dispatcher(map[string]error{"revoke-api-keys": nil})
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Poll(ctx, 10*time.Millisecond, 100, func(error) {}) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	s.Cleanup(stop)
+	return stop
 }
 
 func TestALostLease(t *testing.T) {

@@ -69,31 +69,20 @@ func TestSecretsOfAServersDSNDoNotShow(t *testing.T) {
 		t.Run(server.Name, func(t *testing.T) {
 			t.Parallel()
 			s := newSituation(t, server)
-			secret := passwordOf(s.dsn)
 			if server.Kind == nil {
 				t.Skip("cannot occur: SQLite has no passwords")
 			}
-			require.NotEmpty(t, secret)
-			for _, dsn := range []string{s.dsn, strings.Replace(s.dsn, secret, "wrong-"+secret, 1)} {
-				for _, command := range [][]string{{"status"}, {"why", "x"}, {"events"}, {"dead", "list"}, {"cursor", "list"}, {"retention", "plan", "--keep", "90d"}} {
-					said, code := run(t, true, dsn, command...)
-					require.NotZero(t, code)
-					require.NotContains(t, said, secret+"@")
-					require.NotContains(t, said, "wrong-"+secret)
-				}
+			const secret = "s3cr3t-pass"
+			user, rest, found := strings.Cut(s.dsn, "@") // test servers ask for no password
+			require.True(t, found)
+			dsn := user + ":" + secret + "@" + rest
+			for _, command := range [][]string{{"status"}, {"why", "018bcfe5-6800-7000-8000-000000000000"}, {"events"}, {"dead", "list"}, {"cursor", "list"}, {"retention", "plan", "--keep", "90d"}} {
+				said, code := run(t, true, dsn, command...)
+				require.Equal(t, 1, code, said)
+				require.NotContains(t, said, secret)
 			}
 		})
 	}
-}
-
-func passwordOf(dsn string) string {
-	_, rest, found := strings.Cut(dsn, "://")
-	if !found {
-		rest = dsn
-	}
-	user, _, _ := strings.Cut(rest, "@")
-	_, password, _ := strings.Cut(user, ":")
-	return password
 }
 
 func TestADatabaseThatIsNotThere(t *testing.T) {

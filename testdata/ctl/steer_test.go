@@ -115,7 +115,9 @@ func TestAMissingPartition(t *testing.T) {
 func (s *situation) dropMonthsAhead() {
 	s.Helper()
 	now := time.Now().UTC()
-	month := func(n int) time.Time { return time.Date(now.Year(), now.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC) }
+	month := func(n int) time.Time {
+		return time.Date(now.Year(), now.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC)
+	}
 	for _, table := range []string{"outbox", "outbox_idempotency"} {
 		if !s.server.Schemas {
 			s.exec(fmt.Sprintf("ALTER TABLE %s REORGANIZE PARTITION %s, %s, %s, pmax INTO (PARTITION pmax VALUES LESS THAN MAXVALUE)", table,
