@@ -49,3 +49,12 @@ func (s *situation) dialect() string {
 	}
 	return "sqlite"
 }
+
+// latest returns the position of the last event.
+func (s *situation) latest() persistence.Cursor {
+	s.Helper()
+	page, err := s.outbox.FindRecords(s.Context(), persistence.RecordQuery{Backwards: true, Limit: 1, MostRows: 1})
+	require.NoError(s, err)
+	require.Len(s, page.Records, 1)
+	return page.Records[0].Cursor()
+}

@@ -39,7 +39,7 @@ func TestAHandlerInBackOff(t *testing.T) {
 	onServers(t, func(s *situation) {
 		first, second := event(suspended), event(suspended)
 		s.publish(first, second)
-		d := s.dispatcher(map[string]error{"revoke-api-keys": errors.New("vault: connection refused"), "audit-log": nil}, events.WithBackoff(time.Hour, time.Hour))
+		d := s.dispatcher(map[string]error{"revoke-api-keys": errors.New("vault: connection refused"), "audit-log": nil}, events.WithBackoff(80*time.Minute, 80*time.Minute))
 		s.eventually("the handler has failed", func() bool {
 			_, _ = d.RunOnce(s.Context(), 100)
 			failures, err := s.outbox.Failures(s.Context(), events.DefaultName, s.cursorOf(first))
