@@ -92,7 +92,7 @@ func (m migrations) text(p *page) {
 	for _, migration := range m {
 		p.raw(fmt.Sprintf("-- Migration %04d_%s\n\n", migration.Version, migration.Name))
 		for _, statement := range migration.Statements {
-			p.raw(strings.TrimSpace(statement) + ";\n\n")
+			p.raw(strings.TrimSuffix(strings.TrimSpace(statement), ";") + ";\n\n")
 		}
 	}
 }

@@ -67,7 +67,7 @@ outbox that is not healthy, a migration that is due, events that retention keeps
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Args:              cobra.NoArgs,
+		Args:              cobra.ArbitraryArgs,
 		RunE:              needsCommand,
 	}
 	flags := root.PersistentFlags()
@@ -88,12 +88,15 @@ func usage(c *cobra.Command, format string, args ...any) error {
 }
 
 // needsCommand refuses a command that only has others below it.
-func needsCommand(c *cobra.Command, _ []string) error {
+func needsCommand(c *cobra.Command, args []string) error {
 	var names []string
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" {
 			names = append(names, sub.Name())
 		}
+	}
+	if len(args) > 0 {
+		return usage(c, "%s has no command %q; it needs a command: %s", c.CommandPath(), args[0], strings.Join(names, ", "))
 	}
 	return usage(c, "%s needs a command: %s", c.CommandPath(), strings.Join(names, ", "))
 }
@@ -103,7 +106,10 @@ func arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			_, names, _ := strings.Cut(c.Use, " ")
-			return usage(c, "%d arguments, it takes %s", len(args), strings.TrimSpace(names+" "))
+			if names == "" {
+				names = "none"
+			}
+			return usage(c, "%d arguments, it takes %s", len(args), names)
 		}
 		return nil
 	}
@@ -111,7 +117,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 
 // parent is a command that only has others below it.
 func parent(use, short string, below ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, RunE: needsCommand, Args: arguments(0, 0)}
+	c := &cobra.Command{Use: use, Short: short, RunE: needsCommand, Args: cobra.ArbitraryArgs}
 	c.AddCommand(below...)
 	return c
 }

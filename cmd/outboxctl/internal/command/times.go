@@ -26,8 +26,17 @@ func parseDuration(text string) (time.Duration, error) {
 // days is a flag that parseDuration reads.
 type days time.Duration
 
-func (d *days) String() string { return time.Duration(*d).String() }
-func (d *days) Type() string   { return "duration" }
+func (d *days) Type() string { return "duration" }
+
+func (d *days) String() string {
+	const day = 24 * time.Hour
+	if v := time.Duration(*d); v > 0 && v%day == 0 {
+		return fmt.Sprintf("%dd", v/day)
+	}
+	return time.Duration(*d).String()
+}
+
+// Set implements pflag.Value.
 func (d *days) Set(text string) error {
 	v, err := parseDuration(text)
 	if err == nil && v < 0 {
