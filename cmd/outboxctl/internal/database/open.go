@@ -46,7 +46,7 @@ func Open(dsn string, dialect sqltx.Dialect, create bool) (db *sql.DB, secrets [
 func openPostgres(dsn string) (*sql.DB, []string, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: PostgreSQL takes postgres://user:password@host:5432/db?sslmode=verify-full, with special characters of the password percent-encoded, or host=... dbname=...", ErrDSN)
+		return nil, nil, fmt.Errorf("%w: PostgreSQL takes postgres://user:password@host:5432/db?sslmode=verify-full, with special characters of the password percent-encoded, or host=HOST dbname=DB", ErrDSN)
 	}
 	secrets := []string{config.Password}
 	if config.RuntimeParams["application_name"] == "" {
@@ -87,7 +87,7 @@ func openSQLite(dsn string, create bool) (*sql.DB, error) {
 	}
 	db, err := sql.Open("sqlite", "file:"+name+"?"+params)
 	if err != nil {
-		return nil, fmt.Errorf("%w: SQLite takes sqlite:path/to/file.db?_pragma=...", ErrDSN)
+		return nil, fmt.Errorf("%w: SQLite takes sqlite:path/to/file.db?_pragma=name(value)", ErrDSN)
 	}
 	return db, nil
 }
