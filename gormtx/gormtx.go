@@ -97,12 +97,13 @@ func NewGormTransactor(db *gorm.DB) *GormTransactor {
 type GormOutboxStore struct {
 	persistence.OutboxStore
 	persistence.DedupStore
+	persistence.OutboxInspector
 }
 
 // NewGormOutboxStore returns the outbox table of a database.
 func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 	s := newStore(db, opts)
-	return &GormOutboxStore{s, s}
+	return &GormOutboxStore{s, s, s}
 }
 
 // GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of

@@ -36,7 +36,7 @@ var fillers = map[string]filler{
 INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, created_time)
 SELECT overlay(lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') PLACING '-' FROM 9 FOR 0) || '-7000-8000-' || lpad(to_hex(n), 12, '0'),
   'User', 'u-' || n, 'iam.v1.UserSuspended', at
-FROM generate_series(1, %[2]d) AS n, LATERAL (SELECT timestamptz 'epoch' + (%[1]d - n * (1000000 / %[3]d)) * interval '1 microsecond') AS t(at)`,
+FROM generate_series(1, %[2]d) AS n, LATERAL (SELECT timestamptz 'epoch' + (%[1]d - n::bigint * (1000000 / %[3]d)) * interval '1 microsecond') AS t(at)`,
 		read: `
 SELECT (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes) + (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)`,
 		connected: `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxctl' AND datname = current_database()`,
