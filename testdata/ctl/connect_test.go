@@ -100,7 +100,8 @@ func TestTheTablesMayBeNamed(t *testing.T) {
 			require.Zero(t, s.call(append(naming, "why", evt.ID)...).code)
 			require.Zero(t, s.call(append(naming, "status")...).code)
 			require.Equal(t, 1, s.call("status").code, "there are no other tables")
-			require.Equal(t, 1, s.call("status", "--prefix", "no prefix").code)
+			require.Equal(t, 2, s.call("status", "--prefix", "no prefix").code)
+			require.Equal(t, 2, s.call("status", "--timeout", "-1s").code)
 		})
 	}
 }

@@ -85,6 +85,20 @@ func TestSecretsOfAServersDSNDoNotShow(t *testing.T) {
 	}
 }
 
+// Who puts the DSN where it does not belong is not answered with it.
+func TestADSNInTheWrongPlace(t *testing.T) {
+	t.Parallel()
+	const dsn = "postgres://u:s3cr3t@host/db"
+	for _, args := range [][]string{
+		{dsn}, {dsn, "status"}, {"status", dsn}, {"dead", dsn}, {"--dns", dsn}, {"--dns=" + dsn}, {"why", dsn}, {"cursor", "list", "--timeout", dsn},
+		{"cursor", "rewind", "d", "--to", dsn}, {"--dialect", dsn, "status"}, {"dead", "list", "--after", dsn}, {"--schema", dsn, "--dialect", "sqlite", "migrate", "print"},
+	} {
+		said, code := run(t, false, "sqlite:nowhere?_key=s3cr3t", args...)
+		require.Equal(t, 2, code, "%s\n%s", args, said)
+		require.NotContains(t, said, "s3cr3t", "%s", args)
+	}
+}
+
 func TestADatabaseThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")

@@ -65,6 +65,9 @@ func (a *app) writing(ctx context.Context, create bool, fn func(ctx context.Cont
 }
 
 func (a *app) within(ctx context.Context, limit time.Duration, create bool, fn func(ctx context.Context, outbox connection) error) error {
+	if a.timeout < 0 {
+		return fmt.Errorf("%w: --timeout is %s, it must not be below 0", errUsage, a.timeout)
+	}
 	outbox, err := a.connect(create)
 	if err != nil {
 		return err

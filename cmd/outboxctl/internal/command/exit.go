@@ -27,7 +27,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
-	case errors.Is(err, errUsage), errors.Is(err, database.ErrDSN):
+	case errors.Is(err, errUsage), errors.Is(err, database.ErrDSN), errors.Is(err, persistence.ErrInvalid):
 		return exitUsage
 	}
 	return exitError

@@ -49,9 +49,20 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		if what := remedy(err); what != "" {
 			text += "\n" + what
 		}
-		_, _ = fmt.Fprintln(errOut, database.Redact(text, a.secrets))
+		_, _ = fmt.Fprintln(errOut, database.Redact(text, append(a.secrets, a.mistaken(args)...)))
 	}
 	return exitCode(err)
+}
+
+// mistaken returns what may be secret in arguments that look like DSNs, wherever
+// they stand, and in the DSN, whether or not it came to be read.
+func (a *app) mistaken(args []string) (secrets []string) {
+	for _, arg := range append(args, a.source()) {
+		if strings.Contains(arg, "@") || strings.Contains(arg, "password") {
+			secrets = append(secrets, database.SecretsIn(arg)...)
+		}
+	}
+	return secrets
 }
 
 func (a *app) root() *cobra.Command {

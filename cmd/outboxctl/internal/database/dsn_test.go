@@ -72,10 +72,10 @@ func TestSecretsAreRedacted(t *testing.T) {
 		"oracle://u:hidden3@host":                              {"hidden3"},
 	} {
 		for _, secret := range hidden {
-			text := Redact("before "+secret+" between "+dsn+" after", secretsIn(dsn))
+			text := Redact("before "+secret+" between "+dsn+" after", SecretsIn(dsn))
 			require.NotContains(t, text, secret, dsn)
 			require.True(t, strings.HasPrefix(text, "before ") && strings.HasSuffix(text, " after"), text)
 		}
 	}
-	require.Equal(t, "nothing to hide", Redact("nothing to hide", secretsIn("")))
+	require.Equal(t, "nothing to hide", Redact("nothing to hide", SecretsIn("")))
 }

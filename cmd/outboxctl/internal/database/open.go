@@ -23,7 +23,7 @@ const connections = 2
 // Create says that a SQLite file that does not exist is to be made. Errors are
 // [ErrDSN]; the secrets known so far come with them.
 func Open(dsn string, dialect sqltx.Dialect, create bool) (db *sql.DB, secrets []string, err error) {
-	secrets = secretsIn(dsn)
+	secrets = SecretsIn(dsn)
 	switch dialect {
 	case sqltx.Postgres:
 		var password []string

@@ -15,9 +15,9 @@ var (
 	assigned = regexp.MustCompile(`(?i)[a-z_]*(?:pass|secret|token|key)[a-z_]*\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]*)`)
 )
 
-// secretsIn returns what may be secret in a DSN, whether or not it can be parsed,
+// SecretsIn returns what may be secret in a DSN, whether or not it can be parsed,
 // as it stands there and decoded.
-func secretsIn(dsn string) (secrets []string) {
+func SecretsIn(dsn string) (secrets []string) {
 	add := func(s string) {
 		secrets = append(secrets, s, strings.Trim(s, "'"))
 		if decoded, err := url.PathUnescape(s); err == nil {
