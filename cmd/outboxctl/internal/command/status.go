@@ -164,7 +164,7 @@ func dispatcherProblems(d persistence.DispatcherStatus, lag time.Duration) (all 
 		add("the lease of %s expired at %s, and nobody has taken it: start a replica.", d.Lease.Owner, moment(d.Lease.Expires))
 	}
 	if d.OldestAge.Duration() > lag {
-		add("the oldest event that is not settled is %s old: ask `outboxctl why %s`.", age(d.OldestAge), d.Oldest.ID)
+		add("the oldest event after its cursor is %s old: ask `outboxctl why %s`.", age(d.OldestAge), d.Oldest.ID)
 	}
 	if d.FailingCount.N > 0 {
 		add("%s: mend what the errors say.", counted(d.FailingCount, "delivery fails and is tried again", "deliveries fail and are tried again"))
