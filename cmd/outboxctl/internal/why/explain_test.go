@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -114,4 +115,65 @@ func TestALongLine(t *testing.T) {
 	require.Equal(t, Waiting, report.Verdict)
 	require.Contains(t, report.Handlers[0].Detail, "more than 10000 events between the cursor and it")
 	require.LessOrEqual(t, store.rows, 12_000+persistence.MaxStatusCount)
+}
+
+// A dispatcher with a concurrency of 1 stops at a failing event, whoever's it is.
+func TestAFailingEventOfAnotherAggregate(t *testing.T) {
+	store := memstore.New()
+	ctx := t.Context()
+	d := events.NewDispatcher(store, store, store, store, events.WithConcurrency(1))
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return errors.New("broken") }))
+	ids := []string{events.NewID(), events.NewID()}
+	require.NoError(t, store.Atomically(ctx, func(ctx context.Context) error {
+		return events.NewPublisher(store).Publish(ctx,
+			events.Event{ID: ids[0], Type: "t", AggregateType: "a", AggregateID: "1"},
+			events.Event{ID: ids[1], Type: "t", AggregateType: "a", AggregateID: "2"})
+	}))
+	_, err := d.RunOnce(ctx, 10)
+	require.ErrorContains(t, err, "broken")
+	for i, want := range []Verdict{Failing, Waiting} {
+		report, err := Explain(ctx, store, Question{EventID: ids[i], Within: time.Hour, MostRows: 100})
+		require.NoError(t, err)
+		require.Equal(t, want, report.Verdict)
+		if want == Waiting {
+			require.Contains(t, report.Handlers[0].Detail, "1 between the cursor and it; 1 of those fail")
+		}
+	}
+}
+
+// The event that another one waits behind is found behind many of its aggregate
+// that are applied, while the cursor waits for somebody else's.
+func TestBehindManyOfItsAggregate(t *testing.T) {
+	store := memstore.New()
+	ctx := t.Context()
+	d := events.NewDispatcher(store, store, store, store)
+	broken := map[string]bool{}
+	require.NoError(t, d.Subscribe("t", "h", func(_ context.Context, evt events.Event) error {
+		if broken[evt.ID] {
+			return errors.New("broken")
+		}
+		return nil
+	}))
+	publish := func(aggregate string) string {
+		id := events.NewID()
+		require.NoError(t, store.Atomically(ctx, func(ctx context.Context) error {
+			return events.NewPublisher(store).Publish(ctx, events.Event{ID: id, Type: "t", AggregateType: "a", AggregateID: aggregate})
+		}))
+		return id
+	}
+	broken[publish("other")] = true
+	for range 2 * markersAtOnce {
+		publish("hot")
+	}
+	head := publish("hot")
+	broken[head] = true
+	last := publish("hot")
+	for range 3 {
+		_, err := d.RunOnce(ctx, 5000)
+		require.ErrorContains(t, err, "broken")
+	}
+	report, err := Explain(ctx, store, Question{EventID: last, Within: time.Hour, MostRows: 10_000})
+	require.NoError(t, err)
+	require.Equal(t, Blocked, report.Verdict)
+	require.Equal(t, head, report.Handlers[0].Behind.ID)
 }

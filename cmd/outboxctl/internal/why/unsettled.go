@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/onward-go/outbox/persistence"
@@ -51,7 +52,7 @@ func (q *inquiry) inBackOff(a persistence.Attempt, h *Handler) {
 // event of its aggregate is at work; the others wait behind it.
 func (q *inquiry) ahead(ctx context.Context, record persistence.Record, all []persistence.SubscriptionState, d persistence.DispatcherStatus, h *Handler) error {
 	page, err := q.store.FindRecords(ctx, persistence.RecordQuery{
-		After: d.Cursor, Before: record.Cursor(), WithoutPayload: true, Limit: laneEvents, MostRows: persistence.MaxStatusCount,
+		After: d.Cursor, Before: record.Cursor(), WithoutPayload: true, Limit: persistence.MaxStatusCount, MostRows: persistence.MaxStatusCount,
 		AccountID: record.AccountID, AggregateType: record.AggregateType, AggregateID: record.AggregateID,
 	})
 	if err != nil {
@@ -63,7 +64,7 @@ func (q *inquiry) ahead(ctx context.Context, record persistence.Record, all []pe
 	}
 	before := persistence.Count{N: page.Looked, More: page.More}
 	if first == nil {
-		h.State, h.Detail = InLine, q.line(d, before)
+		h.State, h.Detail = InLine, q.line(record.Cursor(), d, before)
 		return nil
 	}
 	h.State, h.Behind, h.BehindHandler = BehindAnother, first, handler
@@ -77,8 +78,8 @@ func (q *inquiry) ahead(ctx context.Context, record persistence.Record, all []pe
 	return err
 }
 
-// laneEvents bounds how many events of one aggregate are looked at.
-const laneEvents = 500
+// markersAtOnce bounds how many markers one statement looks for.
+const markersAtOnce = 500
 
 // firstUnsettled returns the first of the aggregate's events that a handler of the
 // dispatcher has not settled, and the handler.
@@ -91,20 +92,22 @@ func (q *inquiry) firstUnsettled(ctx context.Context, records []persistence.Reco
 			}
 		}
 	}
-	applied, err := q.store.Applied(ctx, markers...)
-	if err != nil {
-		return nil, "", err
-	}
-	for i, m := range markers {
-		if !applied[i] {
-			return &m.Event, m.Handler, nil
+	for some := range slices.Chunk(markers, markersAtOnce) {
+		applied, err := q.store.Applied(ctx, some...)
+		if err != nil {
+			return nil, "", err
+		}
+		for i, m := range some {
+			if !applied[i] {
+				return &m.Event, m.Handler, nil
+			}
 		}
 	}
 	return nil, "", nil
 }
 
 // line says what an event waits for that no other one holds back.
-func (q *inquiry) line(d persistence.DispatcherStatus, before persistence.Count) string {
+func (q *inquiry) line(event persistence.Cursor, d persistence.DispatcherStatus, before persistence.Count) string {
 	var what []string
 	switch {
 	case d.Lease.Held:
@@ -120,11 +123,25 @@ func (q *inquiry) line(d persistence.DispatcherStatus, before persistence.Count)
 	case before.N > 0:
 		what = append(what, fmt.Sprintf("%d between the cursor and it", before.N))
 	}
+	if n := failingBefore(event, d); n > 0 {
+		what = append(what, fmt.Sprintf("%d of those fail, which holds it back if the dispatcher has a concurrency of 1", n))
+	}
 	if len(q.status.Producers) > 0 && (before.More || before.N >= persistence.MaxStatusCount) {
 		what = append(what, "an open producer holds the cursor back")
 		q.report.Producers = q.status.Producers
 	}
 	return strings.Join(what, "; ")
+}
+
+// failingBefore returns how many of the dispatcher's failing deliveries are of
+// events before one, as far as its status lists them.
+func failingBefore(event persistence.Cursor, d persistence.DispatcherStatus) (n int) {
+	for _, a := range d.Failing {
+		if a.Event.Compare(event) < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (q *inquiry) dispatcher(name string) persistence.DispatcherStatus {
