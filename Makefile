@@ -13,13 +13,16 @@ LIST = $(subst $(space),$(comma),$(SERVERS))
 MODULES = . cmd/outboxctl testdata testdata/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench stress prove servers clean
+.PHONY: help demo outboxctl test check bench stress prove servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
 
 demo: ## the main job, to watch: suspend thousands of users, kill the dispatcher, count (DSN=postgres://... for a server)
 	cd testdata && CGO_ENABLED=0 $(GO) run ./iam/demo
+
+outboxctl: ## build the operator's command, one static binary, bin/outboxctl
+	cd cmd/outboxctl && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/outboxctl .
 
 test: servers ## all tests with the race detector; installs and starts the servers it needs
 	$(GO) test -race ./...

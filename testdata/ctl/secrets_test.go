@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/schema"
 )
 
 // run runs outboxctl with a DSN, by flag or by environment, and returns all that
@@ -97,6 +100,13 @@ func TestADSNInTheWrongPlace(t *testing.T) {
 		require.Equal(t, 2, code, "%s\n%s", args, said)
 		require.NotContains(t, said, "s3cr3t", "%s", args)
 	}
+}
+
+func TestTheVersionNamesThatOfTheTables(t *testing.T) {
+	t.Parallel()
+	said, code := run(t, false, "", "--version")
+	require.Zero(t, code)
+	require.Contains(t, said, fmt.Sprintf("for tables of version %d", schema.Version))
 }
 
 func TestADatabaseThatIsNotThere(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/onward-go/outbox/cmd/outboxctl/internal/database"
+	"github.com/onward-go/outbox/schema"
 )
 
 // dsnVariable holds the DSN unless the flag does. A flag shows in the list of
@@ -54,6 +56,15 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return exitCode(err)
 }
 
+// version is that of the module, and of the tables.
+func version() string {
+	module := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		module = info.Main.Version
+	}
+	return fmt.Sprintf("%s, for tables of version %d", module, schema.Version)
+}
+
 // mistaken returns what may be secret in arguments that look like DSNs, wherever
 // they stand, and in the DSN, whether or not it came to be read.
 func (a *app) mistaken(args []string) (secrets []string) {
@@ -75,6 +86,7 @@ operator decides. It works on PostgreSQL, MySQL, MariaDB and SQLite.
 Exit codes: 0 done, and nothing is wrong; 1 it could not be done; 2 wrong usage;
 3 done, and there is something to look at: an event that is not delivered, an
 outbox that is not healthy, a migration that is due, events that retention keeps.`,
+		Version:           version(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
