@@ -101,3 +101,28 @@ func TestDocsShowCodeThatRuns(t *testing.T) {
 	}
 	require.Greater(t, blocks, 20)
 }
+
+// What a page shows of outboxctl is what it says in the situations that testdata/ctl
+// makes.
+func TestDocsShowWhatOutboxctlSays(t *testing.T) {
+	var said strings.Builder
+	files, err := filepath.Glob("testdata/ctl/testdata/*.txt")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		said.Write(text)
+		said.WriteString("\n")
+	}
+	shown := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, block := range strings.Split(string(text), "```text\n$ outboxctl")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			require.Contains(t, said.String(), "$ outboxctl"+block+"\n", "%s: the whole answer to a command", page)
+			shown++
+		}
+	}
+	require.Greater(t, shown, 5)
+}

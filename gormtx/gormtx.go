@@ -28,6 +28,8 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store *sqlstore.Store
 }
@@ -38,7 +40,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -49,6 +51,10 @@ func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.s
 // transaction with [persistence.ErrInTransaction], and tables that are newer
 // than this library with [persistence.ErrSchema].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {
@@ -101,12 +107,13 @@ func (t *GormTransactor) Chain(of persistence.Transactor) persistence.Chain {
 type GormOutboxStore struct {
 	persistence.OutboxStore
 	persistence.DedupStore
+	persistence.OutboxInspector
 }
 
 // NewGormOutboxStore returns the outbox table of a database.
 func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 	s := newStore(db, opts)
-	return &GormOutboxStore{s, s}
+	return &GormOutboxStore{s, s, s}
 }
 
 // GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of
@@ -114,12 +121,13 @@ func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 type GormOutboxCursorStore struct {
 	persistence.OutboxCursorStore
 	persistence.CursorAdmin
+	persistence.StatusReader
 }
 
 // NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
 func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
 	s := newStore(db, opts)
-	return &GormOutboxCursorStore{s, s}
+	return &GormOutboxCursorStore{s, s, s}
 }
 
 // GormIdempotencyStore is the table of markers.

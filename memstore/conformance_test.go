@@ -22,6 +22,8 @@ func TestConformance(t *testing.T) {
 			DeadLetters: store,
 			Retention:   store,
 			Dedup:       store,
+			Inspector:   store,
+			Status:      store,
 			Put:         state.Put,
 			Get: func(ctx context.Context, key string) (string, error) {
 				value, _ := state.Get(ctx, key)

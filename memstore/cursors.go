@@ -41,6 +41,15 @@ func (c *sidecar) state() persistence.State {
 	return persistence.State{Lease: c.lease, Cursor: c.cursor, Count: c.count, CountedFrom: c.countedFrom}
 }
 
+// failing returns the deliveries that have failed and are not settled, in order.
+func (c *sidecar) failing() []persistence.Attempt {
+	attempts := slices.Collect(maps.Values(c.attempts))
+	slices.SortFunc(attempts, func(a, b persistence.Attempt) int {
+		return compareMarkers(persistence.Marker{Event: a.Event, Handler: a.Handler}, persistence.Marker{Event: b.Event, Handler: b.Handler})
+	})
+	return attempts
+}
+
 // Create implements [persistence.OutboxCursorStore].
 func (s *Store) Create(ctx context.Context, dispatcher string, start persistence.Cursor) error {
 	if err := persistence.CheckDispatcher(dispatcher, start); err != nil {
@@ -72,13 +81,9 @@ func (s *Store) Load(ctx context.Context, dispatcher string) (persistence.State,
 	if err != nil {
 		return persistence.State{}, err
 	}
-	attempts := slices.Collect(maps.Values(c.attempts))
-	slices.SortFunc(attempts, func(a, b persistence.Attempt) int {
-		return compareMarkers(persistence.Marker{Event: a.Event, Handler: a.Handler}, persistence.Marker{Event: b.Event, Handler: b.Handler})
-	})
-	attempts = attempts[:min(len(attempts), persistence.MaxLoadedAttempts)]
+	attempts := c.failing()
 	state := c.state()
-	state.Attempts = attempts
+	state.Attempts = attempts[:min(len(attempts), persistence.MaxLoadedAttempts)]
 	return state, nil
 }
 

@@ -21,6 +21,8 @@ var (
 	_ persistence.OutboxRetention   = (*Store)(nil)
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
+	_ persistence.OutboxInspector   = (*Store)(nil)
+	_ persistence.StatusReader      = (*Store)(nil)
 )
 
 // ErrDeadlock ends a transaction that would wait for one that waits for it.

@@ -21,6 +21,10 @@ type Backend struct {
 	// Dedup may be nil; its rules are skipped then. Outbox implements it, too,
 	// for publishers.
 	Dedup persistence.DedupStore
+	// Inspector may be nil; its rules are skipped then.
+	Inspector persistence.OutboxInspector
+	// Status may be nil; its rules are skipped then.
+	Status persistence.StatusReader
 
 	// Put writes a value of the application's own in the transaction that ctx
 	// carries, and locks it until the transaction ends.

@@ -11,9 +11,9 @@ import (
 type Cursor struct {
 	// CreatedTime is the row's stamp, made by the database, in whole
 	// microseconds, UTC.
-	CreatedTime time.Time
+	CreatedTime time.Time `json:"created_time"`
 	// ID breaks ties, compared byte by byte.
-	ID string
+	ID string `json:"id"`
 }
 
 // Compare returns -1, 0 or +1 as c lies before, at or after other.

@@ -148,12 +148,12 @@ func (f Failure) Number() int {
 
 // Attempt is what is known of a handler's failures on an event.
 type Attempt struct {
-	Event     Cursor
-	Handler   string
-	Attempts  int // failures so far
-	LastError string
+	Event     Cursor `json:"event"`
+	Handler   string `json:"handler"`
+	Attempts  int    `json:"attempts"` // failures so far
+	LastError string `json:"last_error"`
 	// NextTime is when to try again, by the database's clock.
-	NextTime time.Time
+	NextTime time.Time `json:"next_time"`
 }
 
 // CursorAdmin is the operator's view of the cursors. Its methods work outside

@@ -16,6 +16,7 @@
 //   - [IdempotencyStore] keeps the markers that make an effect happen once.
 //   - [DedupStore] keeps the keys that let a command which is tried again emit
 //     one event.
+//   - [OutboxInspector] is for operators who ask what has become of an event.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the
 //     database's log. The library ships no implementation.

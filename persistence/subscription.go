@@ -10,22 +10,22 @@ import (
 // are global to the outbox, since they are the name of the marker: one pair
 // belongs to one dispatcher.
 type Subscription struct {
-	EventType string
-	Handler   string
+	EventType string `json:"event_type"`
+	Handler   string `json:"handler"`
 }
 
 // SubscriptionState is what is remembered of a subscription.
 type SubscriptionState struct {
 	Subscription
 	// Dispatcher is the one that it belongs to.
-	Dispatcher string
+	Dispatcher string `json:"dispatcher"`
 	// Start is where the subscription begins: nothing at or before it is
 	// delivered to the handler.
-	Start Cursor
+	Start Cursor `json:"start"`
 	// Behind is where the handler has been left behind: the dispatcher's cursor
 	// may have passed events after it that the handler has not been applied to.
 	// Nil: the handler has come as far as the cursor.
-	Behind *Cursor
+	Behind *Cursor `json:"behind,omitempty"`
 }
 
 // LeaveBehind is what becomes of the state when the dispatcher is at a position

@@ -26,6 +26,8 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store *sqlstore.Store
 	pool  *pgxpool.Pool
@@ -36,7 +38,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -47,6 +49,10 @@ func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.s
 // transaction with [persistence.ErrInTransaction], and tables that are newer
 // than this library with [persistence.ErrSchema].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {

@@ -26,6 +26,8 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
+	persistence.StatusReader
 
 	store   *sqlstore.Store
 	db      *sql.DB
@@ -38,7 +40,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -51,6 +53,10 @@ func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.s
 // DDL commits by itself, it is no transaction, but can be run again after a
 // failure.
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {

@@ -39,6 +39,8 @@ type Outbox interface {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
+	persistence.StatusReader
 	Migrate(ctx context.Context) error
 }
 
@@ -66,6 +68,8 @@ func (f Face) Backend(t testing.TB) outboxtest.Backend {
 		DeadLetters: f.Outbox,
 		Retention:   f.Outbox,
 		Dedup:       f.Outbox,
+		Inspector:   f.Outbox,
+		Status:      f.Outbox,
 		Put: func(ctx context.Context, key, value string) error {
 			return f.Exec(ctx, d.upsert, key, value)
 		},

@@ -57,6 +57,8 @@ var (
 	_ persistence.OutboxRetention   = (*Store)(nil)
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
+	_ persistence.OutboxInspector   = (*Store)(nil)
+	_ persistence.StatusReader      = (*Store)(nil)
 )
 
 // New returns a store. It does not touch the database.

@@ -85,6 +85,9 @@ type markReader func(ctx context.Context, conn Conn, s *statements) (mark, error
 type mark struct {
 	persistence.SafeMark
 	server int64
+	// held are the rows of a fence that producers hold: when each was last seen
+	// free. It says nothing where the database tells the mark by itself.
+	held []time.Time
 }
 
 // oneStatementMark reads a safe mark that the database knows by itself.
@@ -135,6 +138,7 @@ type statements struct {
 	PurgeKeys   string // before, limit
 
 	sidecarStatements
+	statusStatements
 
 	// retention
 	OutboxTable   string // its name in a statement
@@ -143,6 +147,7 @@ type statements struct {
 	ForgetEvents  string // before, limit; or ""
 	ForgetMarkers string // before, limit; or ""
 	partitionStatements
+	inspectStatements
 
 	// schema
 	DescribeServer    string // names and values of what there is to know of the server
@@ -152,6 +157,16 @@ type statements struct {
 	IsolateMigrations string // or ""
 	LockMigrations    string // or ""
 	UnlockMigrations  string // or ""
+}
+
+// statusStatements are what an operator asks.
+type statusStatements struct {
+	CountAfter    string // after time, after id, limit
+	CountAttempts string // dispatcher, limit
+	CountLetters  string // limit of each state; yields dispatcher, state, number
+	// limit; yield when the transaction began, session, client, state, name of a prepared transaction
+	Producers string // or ""
+	Suspects  string // or ""; for MariaDB
 }
 
 // sidecarStatements are those of what dispatchers remember.

@@ -49,15 +49,20 @@ func (f *fence) read(ctx context.Context, conn Conn, s *statements) (mark, error
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var isFree [ring]bool
 	for _, slot := range free {
+		isFree[slot] = true
 		if m.Now.After(f.freeAt[slot]) {
 			f.freeAt[slot] = m.Now
 		}
 	}
 	m.SafeMark = persistence.SafeMark{Time: f.freeAt[0], Now: m.Now}
-	for _, at := range f.freeAt {
+	for slot, at := range f.freeAt {
 		if at.Before(m.Time) {
 			m.Time = at
+		}
+		if !isFree[slot] && slot != current {
+			m.held = append(m.held, at)
 		}
 	}
 	return m, nil

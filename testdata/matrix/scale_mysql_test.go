@@ -55,12 +55,20 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 		}
 		return sum
 	}
+	find := func(query persistence.RecordQuery) func() ([]persistence.Record, error) {
+		return func() ([]persistence.Record, error) {
+			page, err := s.outbox.FindRecords(t.Context(), query)
+			return page.Records, err
+		}
+	}
 	reads := map[string]int{}
 	for name, read := range map[string]func() ([]persistence.Record, error){
 		"ReadAfter": func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
 		"ReadWindow": func() ([]persistence.Record, error) {
 			return s.outbox.ReadWindow(t.Context(), persistence.WindowRead{After: p.after, Frontier: p.frontier, Limit: batchLimit})
 		},
+		"FindRecords":            find(persistence.RecordQuery{After: p.after, EventType: "t", Limit: batchLimit, MostRows: batchLimit / 4}),
+		"FindRecords, backwards": find(persistence.RecordQuery{After: p.after, EventType: "t", Limit: batchLimit, MostRows: batchLimit / 4, Backwards: true}),
 	} {
 		before := total()
 		ourselves := total() - before

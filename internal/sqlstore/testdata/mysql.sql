@@ -255,6 +255,38 @@ WHERE created_time = ?1 AND event_id = ?2 AND handler = ?3 AND state = ?4
 DELETE FROM app_outbox_dead_letters WHERE state IN ('replayed', 'discarded') AND dead_time < ?1
 ORDER BY state, created_time, event_id, handler LIMIT ?2
 
+-- CountAfter
+SELECT COUNT(*) FROM (
+  SELECT 1 FROM app_outbox WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2)
+  ORDER BY created_time, id LIMIT ?3) AS n
+
+-- CountAttempts
+SELECT COUNT(*) FROM (SELECT 1 FROM app_outbox_attempts WHERE dispatcher = ?1 LIMIT ?2) AS n
+
+-- CountLetters
+SELECT dispatcher, state, COUNT(*) FROM (
+  (SELECT dispatcher, state FROM app_outbox_dead_letters WHERE state = 'dead' LIMIT ?1)
+  UNION ALL (SELECT dispatcher, state FROM app_outbox_dead_letters WHERE state = 'requeued' LIMIT ?1)
+  UNION ALL (SELECT dispatcher, state FROM app_outbox_dead_letters WHERE state = 'replayed' LIMIT ?1)
+  UNION ALL (SELECT dispatcher, state FROM app_outbox_dead_letters WHERE state = 'discarded' LIMIT ?1)
+) AS l GROUP BY dispatcher, state
+
+-- Producers
+SELECT CAST(UTC_TIMESTAMP(6) - INTERVAL MAX(x.timer_wait) DIV 1000000 MICROSECOND AS CHAR), COALESCE(t.processlist_id, 0),
+  COALESCE(CONCAT(t.processlist_user, '@', t.processlist_host), ''), COALESCE(t.processlist_command, ''), ''
+FROM performance_schema.data_locks AS l
+JOIN performance_schema.threads AS t ON t.thread_id = l.thread_id
+LEFT JOIN performance_schema.events_transactions_current AS x ON x.thread_id = l.thread_id AND x.state = 'ACTIVE'
+WHERE l.object_schema = DATABASE() AND l.object_name = 'app_outbox_fence' AND l.lock_type = 'RECORD' AND l.lock_mode LIKE 'S%'
+GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command
+ORDER BY 1, 2 LIMIT ?1
+
+-- Suspects
+SELECT CAST(CONVERT_TZ(t.trx_started, 'SYSTEM', '+00:00') AS CHAR), t.trx_mysql_thread_id, CONCAT(p.user, '@', p.host), p.command, ''
+FROM information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_rows_modified > 0 AND t.trx_rows_locked > 0
+ORDER BY 1, 2 LIMIT ?1
+
 -- OutboxTable
 app_outbox
 
@@ -299,6 +331,49 @@ SELECT 1 FROM /*!80022 performance_schema.processlist */ /*M! information_schema
 
 -- Interrupt
 KILL QUERY <session>
+
+-- EndOfRange
+SELECT number, CAST(created_time AS CHAR), id FROM (
+  SELECT ROW_NUMBER() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
+    SELECT created_time, id FROM app_outbox
+    WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+    ORDER BY created_time, id LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- StartOfRange
+SELECT number, CAST(created_time AS CHAR), id FROM (
+  SELECT ROW_NUMBER() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
+    SELECT created_time, id FROM app_outbox
+    WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+    ORDER BY created_time DESC, id DESC LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- SelectRecords
+SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
+FROM app_outbox AS e
+WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
+  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
+ORDER BY e.created_time, e.id LIMIT ?11
+
+-- SelectRecordsBack
+SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
+FROM app_outbox AS e
+WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
+  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
+ORDER BY e.created_time DESC, e.id DESC LIMIT ?11
+
+-- AppliedHandlers
+SELECT handler FROM app_outbox_idempotency WHERE created_time = ?1 AND event_id = ?2 ORDER BY handler
+
+-- LoadFailures
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 ORDER BY handler
 
 -- DescribeServer
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',

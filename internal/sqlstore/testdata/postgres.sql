@@ -306,6 +306,36 @@ DELETE FROM "iam"."app_outbox_dead_letters" WHERE (created_time, event_id, handl
   WHERE state IN ('replayed', 'discarded') AND dead_time < $1
   ORDER BY state, created_time, event_id, handler LIMIT $2)
 
+-- CountAfter
+SELECT count(*) FROM (
+  SELECT 1 FROM "iam"."app_outbox" WHERE created_time >= $1 AND (created_time, id) > ($1, $2)
+  ORDER BY created_time, id LIMIT $3) AS n
+
+-- CountAttempts
+SELECT count(*) FROM (SELECT 1 FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 LIMIT $2) AS n
+
+-- CountLetters
+SELECT l.dispatcher, s.state, count(*)
+FROM unnest(ARRAY['dead', 'requeued', 'replayed', 'discarded']) AS s(state)
+CROSS JOIN LATERAL (
+  SELECT dispatcher FROM "iam"."app_outbox_dead_letters" WHERE state = s.state LIMIT $1
+) AS l
+GROUP BY l.dispatcher, s.state
+
+-- Producers
+SELECT timestamptz 'epoch' + min(k.ms) * interval '1 millisecond', coalesce(l.pid, 0), coalesce(min(a.application_name), ''),
+  coalesce(min(a.state), ''), coalesce(min(p.gid), '')
+FROM pg_locks AS l
+CROSS JOIN LATERAL (SELECT (l.classid::bigint & 4095) << 32 | l.objid::bigint) AS k(ms)
+LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts AS p ON l.pid IS NULL AND p.transaction::text = split_part(l.virtualtransaction, '/', 2)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid::bigint >> 12 = '"iam"."app_outbox"'::regclass::oid::bigint & 524287
+  AND k.ms BETWEEN 1577836800000 AND extract(epoch FROM statement_timestamp()) * 1000
+GROUP BY l.pid, l.virtualtransaction
+ORDER BY 1, 2 LIMIT $1
+
 -- OutboxTable
 "iam"."app_outbox"
 
@@ -387,6 +417,47 @@ WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartiti
 
 -- DropTable
 DROP TABLE IF EXISTS <partition>
+
+-- EndOfRange
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
+    SELECT created_time, id FROM "iam"."app_outbox"
+    WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+    ORDER BY created_time, id LIMIT $5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- StartOfRange
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
+    SELECT created_time, id FROM "iam"."app_outbox"
+    WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+    ORDER BY created_time DESC, id DESC LIMIT $5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- SelectRecords
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $10::boolean THEN ''::bytea ELSE payload END
+FROM "iam"."app_outbox"
+WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+  AND ($5::text = '' OR id = $5) AND ($6::text = '' OR event_type = $6) AND ($7::text = '' OR account_id = $7)
+  AND ($8::text = '' OR aggregate_type = $8) AND ($9::text = '' OR aggregate_id = $9)
+ORDER BY created_time, id LIMIT $11
+
+-- SelectRecordsBack
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $10::boolean THEN ''::bytea ELSE payload END
+FROM "iam"."app_outbox"
+WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+  AND ($5::text = '' OR id = $5) AND ($6::text = '' OR event_type = $6) AND ($7::text = '' OR account_id = $7)
+  AND ($8::text = '' OR aggregate_type = $8) AND ($9::text = '' OR aggregate_id = $9)
+ORDER BY created_time DESC, id DESC LIMIT $11
+
+-- AppliedHandlers
+SELECT handler FROM "iam"."app_outbox_idempotency" WHERE created_time = $1 AND event_id = $2 ORDER BY handler
+
+-- LoadFailures
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 ORDER BY handler
 
 -- DescribeServer
 SELECT 'version', version()
