@@ -68,6 +68,9 @@ func main() {
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if text := os.Getenv(remoteVar); text != "" {
+		exit(publishFor(ctx, text))
+	}
 	stopProfile, err := startProfile(*profile)
 	for name := range strings.SplitSeq(*names, ",") {
 		if err != nil {
@@ -79,10 +82,15 @@ func main() {
 	}
 	err = errors.Join(err, stopProfile())
 	stop()
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func run(ctx context.Context, name string, chosen []string, s settings) error {
