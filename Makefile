@@ -8,11 +8,12 @@ empty :=
 space := $(empty) $(empty)
 LIST = $(subst $(space),$(comma),$(SERVERS))
 
-# The library, its metrics, its tests, and the benchmark with the libraries beside it.
-MODULES = . otel testdata testdata/bench
+# The library, its metrics, the operator's command, the tests, and the benchmark with
+# the libraries beside it.
+MODULES = . otel cmd/outboxctl testdata testdata/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check vuln bench stress prove servers clean
+.PHONY: help demo outboxctl test check vuln bench stress prove servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -20,9 +21,13 @@ help: ## this list
 demo: ## the main job, to watch: suspend thousands of users, kill the dispatcher, count (DSN=postgres://... for a server)
 	cd testdata && CGO_ENABLED=0 $(GO) run ./iam/demo
 
+outboxctl: ## build the operator's command, one static binary, bin/outboxctl
+	cd cmd/outboxctl && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/outboxctl .
+
 test: servers ## all tests with the race detector; installs and starts the servers it needs
 	$(GO) test -race ./...
 	cd otel && $(GO) test -race ./...
+	cd cmd/outboxctl && $(GO) test -race ./...
 	cd testdata && $(GO) run ./servers/with -servers $(LIST) -- $(GO) test -race -p 2 -parallel 4 -timeout 30m ./...
 	cd testdata/bench && $(GO) test -race ./...
 
@@ -41,13 +46,14 @@ bench: servers ## ratios against the same transaction without the library, on Po
 	cd testdata && for server in postgres mysql mariadb; do \
 		$(GO) run ./servers/with -servers $$server -- $(GO) -C bench run . -servers $$server || exit 1; done
 
-stress: servers ## 200,000 events and more in each isolation level, a hot aggregate, the controls that must lose, ten million rows, 200 dispatchers killed
+stress: servers ## 200,000 events and more in each isolation level, a hot aggregate, the controls that must lose, ten million rows, an event among them, 200 dispatchers killed
 	cd testdata && for server in postgres mysql mariadb; do \
 		$(GO) run ./servers/with -servers $$server -- sh -ec '\
 			$(GO) run ./stress -server $$0 -isolation all -events 200000 -handled 10; \
 			$(GO) run ./stress -server $$0 -isolation all -events 40000 -aggregates 1 -processes 4 -pause 0; \
 			$(GO) run ./stress -server $$0 -control all -events 40000 -handled 10; \
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v; \
+			$(GO) test ./ctl -run "TestWhyReadsFewRows/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v; \
 			$(GO) test ./crash -run "TestDispatchersThatAreKilled/^$$0\$$" -kills 200 -restarts 10 -timeout 1h -count 1 -v' $$server || exit 1; done
 
 prove: ## models of the fences, every order of steps, and the controls that must lose

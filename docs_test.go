@@ -70,7 +70,7 @@ func pages(t *testing.T) []string {
 func shown(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "sqltx/*/example_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files, pattern)
@@ -95,9 +95,34 @@ func TestDocsShowCodeThatRuns(t *testing.T) {
 			continue
 		}
 		for _, block := range fenced(t, page, "go") {
-			require.Contains(t, examples, block, page)
+			require.True(t, strings.Contains(examples, block), "%s shows code that no example has:\n%s", page, block)
 			blocks++
 		}
 	}
 	require.Greater(t, blocks, 20)
+}
+
+// What a page shows of outboxctl is what it says in the situations that testdata/ctl
+// makes.
+func TestDocsShowWhatOutboxctlSays(t *testing.T) {
+	var said strings.Builder
+	files, err := filepath.Glob("testdata/ctl/testdata/*.txt")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		said.Write(text)
+		said.WriteString("\n")
+	}
+	shown := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, block := range strings.Split(string(text), "```text\n$ outboxctl")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			require.Contains(t, said.String(), "$ outboxctl"+block+"\n", "%s: the whole answer to a command", page)
+			shown++
+		}
+	}
+	require.Greater(t, shown, 5)
 }

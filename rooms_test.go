@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +52,13 @@ type listed struct {
 
 func list(t *testing.T, args ...string) []listed {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...).Output()
+	return listIn(t, ".", args...)
+}
+
+// listIn lists packages of the module in a directory.
+func listIn(t *testing.T, dir string, args ...string) []listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"-C", dir, "list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...).Output()
 	require.NoError(t, err)
 	var packages []listed
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
@@ -92,4 +101,35 @@ func TestCorePackagesPullInNothingButTheStandardLibrary(t *testing.T) {
 			require.True(t, standard(dep) || strings.HasPrefix(dep, module), "%s pulls in %s", room, dep)
 		}
 	}
+}
+
+// The operator's command has a module of its own, and goes through what every user
+// has: it holds no SQL, and nothing of it gets into the library.
+func TestRoomsOfTheCommandGoThroughThePublicFace(t *testing.T) {
+	const command = "cmd/outboxctl"
+	mine := []string{
+		"sqltx", "persistence", "events", "schema",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx", "github.com/go-sql-driver/mysql", "modernc.org/sqlite",
+	}
+	packages := listIn(t, command, "./...")
+	require.NotEmpty(t, packages)
+	for _, p := range packages {
+		for _, i := range p.Imports {
+			allowed := slices.ContainsFunc(mine, func(a string) bool { return i == module+a || i == a || strings.HasPrefix(i, a+"/") })
+			require.True(t, standard(i) || allowed || strings.HasPrefix(i, module+command+"/"), "%s imports %s", p.ImportPath, i)
+		}
+	}
+	require.NoError(t, filepath.WalkDir(command, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, statement := range []string{"QueryContext", "ExecContext", "QueryRow", "SELECT ", "INSERT ", "UPDATE ", "DELETE "} {
+			require.NotContains(t, string(text), statement, "SQL in %s", path)
+		}
+		return err
+	}))
+	root, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	require.NotContains(t, string(root), "cobra")
 }

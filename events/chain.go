@@ -11,7 +11,7 @@ import (
 // has none.
 func (t *term) newChain() persistence.Chain {
 	if chainer, ok := t.d.tx.(persistence.Chainer); ok {
-		return chainer.Chain()
+		return chainer.Chain(t.d.tx)
 	}
 	return nil
 }

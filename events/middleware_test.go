@@ -90,7 +90,7 @@ type renamed struct {
 
 func TestJSONDecodesThePayload(t *testing.T) {
 	store := memstore.New()
-	d := events.NewDispatcher(store, store, store, store)
+	d := events.NewDispatcher(store, store, store, store, events.WithConcurrency(1))
 	var names, together []string
 	require.NoError(t, d.Subscribe("t", "one", events.JSON(func(_ context.Context, p renamed, evt events.Event) error {
 		names = append(names, evt.ID+" "+p.Name)

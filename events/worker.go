@@ -83,7 +83,6 @@ func (w *worker) committed(j job, err error) {
 		w.failed = err
 		return
 	}
-	w.held = job{}
 	w.tries.conclude(j.head, true, nil)
 	w.release(j.lane, w.now)
 }

@@ -20,6 +20,8 @@
 // All modes of GORM's driver serve. Behind a pooler that hands out a server
 // connection for one transaction at a time, such as PgBouncer's, the driver may
 // not keep prepared statements: add default_query_exec_mode=exec to the DSN.
+// Otherwise a dispatcher's transaction commits in the round trip in which the next
+// one begins.
 // The dispatcher has to be connected to the primary.
 //
 // # MySQL and MariaDB

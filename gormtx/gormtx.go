@@ -20,7 +20,6 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -29,6 +28,7 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
 	persistence.StatusReader
 	persistence.Validator
 
@@ -44,11 +44,18 @@ func New(db *gorm.DB, opts ...Option) *Outbox {
 	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
+// Chain implements [persistence.Chainer], for dispatchers.
+func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.store.Chain(o, of) }
+
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
 // so that replicas may start at once. It refuses a ctx that carries a
 // transaction with [persistence.ErrInTransaction], and tables that are newer
 // than this library with [persistence.ErrSchema].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) error {
@@ -80,9 +87,10 @@ func RunRetention(ctx context.Context, db *gorm.DB, keep time.Duration, opts ...
 // GormTransactor runs functions in GORM transactions.
 type GormTransactor struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
+
+	store *sqlstore.Store
 }
 
 // NewGormTransactor returns the transactor of a database.
@@ -91,16 +99,22 @@ func NewGormTransactor(db *gorm.DB) *GormTransactor {
 	return &GormTransactor{s, s, s, s}
 }
 
+// Chain implements [persistence.Chainer], for dispatchers.
+func (t *GormTransactor) Chain(of persistence.Transactor) persistence.Chain {
+	return t.store.Chain(t, of)
+}
+
 // GormOutboxStore is the outbox table, with the dedup keys of its events.
 type GormOutboxStore struct {
 	persistence.OutboxStore
 	persistence.DedupStore
+	persistence.OutboxInspector
 }
 
 // NewGormOutboxStore returns the outbox table of a database.
 func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 	s := newStore(db, opts)
-	return &GormOutboxStore{s, s}
+	return &GormOutboxStore{s, s, s}
 }
 
 // GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of

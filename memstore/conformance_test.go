@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 			DeadLetters: store,
 			Retention:   store,
 			Dedup:       store,
+			Inspector:   store,
 			Status:      store,
 			Validator:   store,
 			Put:         state.Put,

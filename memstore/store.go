@@ -21,6 +21,7 @@ var (
 	_ persistence.OutboxRetention   = (*Store)(nil)
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
+	_ persistence.OutboxInspector   = (*Store)(nil)
 	_ persistence.StatusReader      = (*Store)(nil)
 	_ persistence.Validator         = (*Store)(nil)
 )
@@ -87,7 +88,12 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 }
 
 // Chain implements [persistence.Chainer].
-func (s *Store) Chain() persistence.Chain { return persistence.NewChain(s, s.begin) }
+func (s *Store) Chain(of persistence.Transactor) persistence.Chain {
+	if of != persistence.Transactor(s) {
+		return nil
+	}
+	return persistence.NewChain(s, s.begin)
+}
 
 // IsTransient implements [persistence.FaultJudge].
 func (s *Store) IsTransient(err error) bool { return errors.Is(err, ErrDeadlock) }

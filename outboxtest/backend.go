@@ -21,6 +21,8 @@ type Backend struct {
 	// Dedup may be nil; its rules are skipped then. Outbox implements it, too,
 	// for publishers.
 	Dedup persistence.DedupStore
+	// Inspector may be nil; its rules are skipped then.
+	Inspector persistence.OutboxInspector
 	// Status may be nil; its rules are skipped then.
 	Status persistence.StatusReader
 	// Validator may be nil; its rules are skipped then.

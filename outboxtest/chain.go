@@ -25,7 +25,11 @@ func (s *suite) linked() *link {
 	if !ok {
 		s.Skip("the Transactor is no persistence.Chainer")
 	}
-	return &link{s, chainer.Chain(), map[string]error{}}
+	chain := chainer.Chain(s.Transactor)
+	if chain == nil {
+		s.Skip("the Transactor makes no chain")
+	}
+	return &link{s, chain, map[string]error{}}
 }
 
 // run runs a transaction under a name, whose outcome is told then or later.
@@ -64,6 +68,13 @@ func (l *link) firsts() map[string]func(ctx context.Context) error {
 }
 
 var chainRules = []rule{
+	{"a chain is made for the transactor itself alone", func(s *suite) {
+		chainer, ok := s.Transactor.(persistence.Chainer)
+		if !ok {
+			s.Skip("the Transactor is no persistence.Chainer")
+		}
+		require.Nil(s, chainer.Chain(struct{ persistence.Transactor }{s.Transactor}))
+	}},
 	{"a chain commits each transaction before the next one's first statement returns, and the last with Flush", func(s *suite) {
 		l := s.linked()
 		for name, first := range l.firsts() {

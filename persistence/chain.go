@@ -8,8 +8,11 @@ import (
 // Chainer is what a [Transactor] may implement, too, to save a round trip where
 // one transaction follows another.
 type Chainer interface {
-	// Chain returns a chain of transactions, with none as yet.
-	Chain() Chain
+	// Chain returns a chain of transactions, with none as yet, that run as those of
+	// Atomically do. Of is the transactor whose they are to be: it is nil unless that
+	// is the receiver itself. Who embeds a transactor, and has an Atomically of his
+	// own, is not passed by then.
+	Chain(of Transactor) Chain
 }
 
 // Chain runs transactions one after the other. Each may wait, before its COMMIT is

@@ -18,6 +18,7 @@
 //     one event.
 //   - [StatusReader] tells operators where an outbox and its dispatchers stand, and
 //     [Validator] what is wrong before the work begins.
+//   - [OutboxInspector] is for operators who ask what has become of an event.
 //   - [OutboxRetention] drops old partitions.
 //   - [OutboxCDCConsumer] is for projects that tail the outbox table from the
 //     database's log. The library ships no implementation.

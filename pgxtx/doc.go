@@ -19,6 +19,11 @@
 // before. [Tx] begins it in a round trip of its own. One that runs no statement
 // never begins.
 //
+// A dispatcher's transaction commits in the round trip in which the next one begins,
+// if there is one by then, so that an event costs two round trips: its marker, and
+// the statement of a handler that has one. A connection must prepare statements for
+// that, as pgx does unless it is told otherwise.
+//
 // [RunRetention] drops what has been settled for long enough; call it from a
 // scheduled job.
 //

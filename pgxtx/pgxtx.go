@@ -18,7 +18,6 @@ import (
 // [persistence.ErrSchema].
 type Outbox struct {
 	persistence.Transactor
-	persistence.Chainer
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
@@ -27,6 +26,7 @@ type Outbox struct {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
 	persistence.StatusReader
 	persistence.Validator
 
@@ -42,11 +42,18 @@ func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
+// Chain implements [persistence.Chainer], for dispatchers.
+func (o *Outbox) Chain(of persistence.Transactor) persistence.Chain { return o.store.Chain(o, of) }
+
 // Migrate creates or upgrades the tables, in one transaction and under a lock,
 // so that replicas may start at once. It refuses a ctx that carries a
 // transaction with [persistence.ErrInTransaction], and tables that are newer
 // than this library with [persistence.ErrSchema].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx) }
+
+// SchemaVersion returns the version of the tables, 0 if there are none, whether
+// or not it is the one that this library needs.
+func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {

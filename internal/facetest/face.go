@@ -39,6 +39,7 @@ type Outbox interface {
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
 	persistence.DedupStore
+	persistence.OutboxInspector
 	persistence.StatusReader
 	persistence.Validator
 	Migrate(ctx context.Context) error
@@ -68,6 +69,7 @@ func (f Face) Backend(t testing.TB) outboxtest.Backend {
 		DeadLetters: f.Outbox,
 		Retention:   f.Outbox,
 		Dedup:       f.Outbox,
+		Inspector:   f.Outbox,
 		Status:      f.Outbox,
 		Validator:   f.Outbox,
 		Put: func(ctx context.Context, key, value string) error {

@@ -48,7 +48,6 @@ type Store struct {
 
 var (
 	_ persistence.Transactor        = (*Store)(nil)
-	_ persistence.Chainer           = (*Store)(nil)
 	_ persistence.TransactionLimit  = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
@@ -58,6 +57,7 @@ var (
 	_ persistence.OutboxRetention   = (*Store)(nil)
 	_ persistence.DedupStore        = (*Store)(nil)
 	_ persistence.FaultJudge        = (*Store)(nil)
+	_ persistence.OutboxInspector   = (*Store)(nil)
 	_ persistence.StatusReader      = (*Store)(nil)
 	_ persistence.Validator         = (*Store)(nil)
 )
@@ -100,8 +100,11 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
 }
 
-// Chain implements persistence.Chainer.
-func (s *Store) Chain() persistence.Chain {
+// Chain is that of a face, whose transactor is self.
+func (s *Store) Chain(self, of persistence.Transactor) persistence.Chain {
+	if of != self {
+		return nil
+	}
 	begin := s.cfg.Begin
 	if s.cfg.Invalid != nil {
 		begin = func(context.Context) (persistence.Tx, error) { return nil, s.cfg.Invalid }

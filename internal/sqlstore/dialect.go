@@ -150,6 +150,7 @@ type statements struct {
 	ForgetEvents  string // before, limit; or ""
 	ForgetMarkers string // before, limit; or ""
 	partitionStatements
+	inspectStatements
 
 	// schema
 	DescribeServer    string // names and values of what there is to know of the server

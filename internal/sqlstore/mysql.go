@@ -165,6 +165,7 @@ FROM (SELECT account_id, dedup_key FROM {prefix}outbox_dedup
 STRAIGHT_JOIN {prefix}outbox_dedup AS d ON d.account_id = old.account_id AND d.dedup_key = old.dedup_key`,
 
 		sidecarStatements: mysqlSidecar,
+		inspectStatements: mysqlInspect,
 		statusStatements:  mysqlStatus,
 
 		OutboxTable: `{prefix}outbox`,

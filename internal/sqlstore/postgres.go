@@ -213,6 +213,7 @@ DELETE FROM {schema}"{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
   WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 
 		sidecarStatements: postgresSidecar,
+		inspectStatements: postgresInspect,
 		statusStatements:  postgresStatus,
 
 		OutboxTable: `{schema}"{prefix}outbox"`,

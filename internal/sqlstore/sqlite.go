@@ -112,6 +112,7 @@ DELETE FROM "{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
   SELECT account_id, dedup_key FROM "{prefix}outbox_dedup" WHERE created_time < ?1 ORDER BY created_time LIMIT ?2)`,
 
 		sidecarStatements: sqliteSidecar,
+		inspectStatements: sqliteInspect,
 		statusStatements:  sqliteStatus,
 
 		OutboxTable: `"{prefix}outbox"`,

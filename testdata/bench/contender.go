@@ -62,9 +62,23 @@ type waker struct {
 	// rest is how long it has nothing to do in between, at least, and at most twice
 	// that. It is not less than the library sleeps, so that an event finds it at any
 	// time of its sleep, nor than it holds notifications back.
-	rest time.Duration
-	// start returns how to publish an event in a transaction. The handler enters.
-	start func(ctx context.Context, b *benchmark, enter func()) (publish func(context.Context) error, stop func() error, err error)
+	rest  time.Duration
+	start starter
+}
+
+// starter starts a library with nothing to do, and returns how to publish an event
+// in a transaction. The handler enters.
+type starter func(ctx context.Context, b *benchmark, enter func()) (publish commit, stop func() error, err error)
+
+// commit publishes an event, and returns when it has committed.
+type commit func(ctx context.Context) (committed time.Time, err error)
+
+// stamped is a commit in this process.
+func stamped(publish func(ctx context.Context) error) commit {
+	return func(ctx context.Context) (time.Time, error) {
+		err := publish(ctx)
+		return time.Now(), err
+	}
 }
 
 // publisher publishes an event in a transaction that changes a counter, beside

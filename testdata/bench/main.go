@@ -47,6 +47,7 @@ type settings struct {
 	pace     int
 	rows     int
 	backlog  int
+	flushes  bool
 	figures  []string
 	// contenders are those that run on the server.
 	contenders []contender
@@ -59,6 +60,7 @@ func main() {
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	flag.IntVar(&s.pace, "pace", 10, "transactions a second of each of the 15 producers beside it")
+	flag.BoolVar(&s.flushes, "flushes", true, "measure on a PostgreSQL that flushes to disk what it commits, as one in production does")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
@@ -66,6 +68,9 @@ func main() {
 	flag.Parse()
 	s.figures = strings.Split(*figures, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if text := os.Getenv(remoteVar); text != "" {
+		exit(publishFor(ctx, text))
+	}
 	stopProfile, err := startProfile(*profile)
 	for name := range strings.SplitSeq(*names, ",") {
 		if err != nil {
@@ -77,10 +82,15 @@ func main() {
 	}
 	err = errors.Join(err, stopProfile())
 	stop()
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func run(ctx context.Context, name string, chosen []string, s settings) error {
@@ -101,7 +111,7 @@ func run(ctx context.Context, name string, chosen []string, s settings) error {
 	if err != nil {
 		return err
 	}
-	server, err := servers.Start(ctx, kind)
+	server, err := startServer(ctx, kind, s.flushes)
 	if err != nil {
 		return err
 	}
@@ -117,6 +127,14 @@ func run(ctx context.Context, name string, chosen []string, s settings) error {
 		}
 	}
 	return nil
+}
+
+// startServer starts a server, on PostgreSQL one that flushes, if it is to.
+func startServer(ctx context.Context, kind *servers.Kind, flushes bool) (*servers.Server, error) {
+	if flushes && kind == servers.Postgres {
+		return servers.StartOwn(ctx, servers.PostgresDurable)
+	}
+	return servers.Start(ctx, kind)
 }
 
 // figure measures something on a server, and prints it.
@@ -203,6 +221,9 @@ func measureEngine(what string) figure {
 func measureFlush(ctx context.Context, f family, server *servers.Server, s settings) error {
 	if server.Name != servers.Postgres.Name {
 		return nil
+	}
+	if s.flushes {
+		return measureEngine("flush")(ctx, f, server, s)
 	}
 	durable, err := servers.StartOwn(ctx, servers.PostgresDurable)
 	if err != nil {

@@ -8,12 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/persistence"
-	"github.com/onward-go/outbox/pgxtx"
 )
 
 // This library is a contender for each of its faces. Events of an aggregate are
@@ -34,7 +30,7 @@ func ours(f face, servers []string) contender {
 		disciplines: []discipline{
 			single,
 			producing,
-			dispatcherOf(f, "batch-rows", 30_000, 500, (*dispatcher).rows),
+			dispatcherOf(f, "batch-rows", 30_000, batchOfRows, (*dispatcher).rows),
 			dispatcherOf(f, "batch-sets", 120_000, 1000, (*dispatcher).sets),
 		},
 		publisher: func(_ context.Context, b *benchmark, concurrency int) (publisher, error) {
@@ -47,15 +43,16 @@ func ours(f face, servers []string) contender {
 	}
 }
 
-// withGORM adds what is measured through one face: what GORM alone costs, what
-// asynchronous commits gain, and how the dispatcher wakes.
+// withGORM adds what is measured once: what GORM alone costs, what a batch can gain
+// at most, what asynchronous commits do, and how the dispatcher wakes.
 func withGORM(c contender) contender {
 	bare := discipline{figure: "dispatch", name: "gorm", loop: func(b *benchmark) operation {
 		return b.throughGORM(func() []statement {
 			return []statement{b.mark(events.NewID()), b.update(anyCounter())}
 		})
 	}}
-	c.disciplines = append(c.disciplines, bare,
+	rows := discipline{figure: "batch-rows", name: "by-hand", loop: (*benchmark).rowsByHand}
+	c.disciplines = append(c.disciplines, bare, rows,
 		dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single),
 		dispatcherOf(gormFaceAsync, "flush", 5000, 1, (*dispatcher).single))
 	c.wakers = []waker{
@@ -65,8 +62,8 @@ func withGORM(c contender) contender {
 	return c
 }
 
-// withNotify adds how a dispatcher wakes that hears of commits by LISTEN and
-// NOTIFY, as one of another process does.
+// withNotify adds how a dispatcher wakes that hears of another process's commits by
+// LISTEN and NOTIFY.
 func withNotify(c contender) contender {
 	c.wakers = []waker{{"pgxtx-notify", 300, 20 * time.Millisecond, wakeListener}}
 	return c
@@ -106,7 +103,9 @@ func (t turnwise) Atomically(ctx context.Context, fn func(context.Context) error
 }
 
 // Chain lets no transaction wait for the next one beyond the turn.
-func (t turnwise) Chain() persistence.Chain { return turnwiseChain{t.stores.Chain(), t.gate} }
+func (t turnwise) Chain(persistence.Transactor) persistence.Chain {
+	return turnwiseChain{t.stores.Chain(t.stores), t.gate}
+}
 
 type turnwiseChain struct {
 	persistence.Chain
@@ -254,8 +253,8 @@ func idle(ctx context.Context, s stores, enter func()) (*events.Dispatcher, erro
 
 // wakeDispatcher starts a dispatcher that looks once a second and, if woken, after
 // each commit.
-func wakeDispatcher(woken bool) func(context.Context, *benchmark, func()) (func(context.Context) error, func() error, error) {
-	return func(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
+func wakeDispatcher(woken bool) starter {
+	return func(ctx context.Context, b *benchmark, enter func()) (commit, func() error, error) {
 		d, err := idle(ctx, b.outbox, enter)
 		if err != nil {
 			return nil, nil, err
@@ -267,48 +266,8 @@ func wakeDispatcher(woken bool) func(context.Context, *benchmark, func()) (func(
 		ctx, cancel := context.WithCancel(ctx)
 		polling := &delivery{cancel, make(chan error, 1)}
 		go func() { polling.done <- d.Poll(ctx, time.Second, 100, nil) }()
-		return func(ctx context.Context) error {
+		return stamped(func(ctx context.Context) error {
 			return b.outbox.Atomically(ctx, func(ctx context.Context) error { return publisher.Publish(ctx, event) })
-		}, polling.stop, nil
+		}), polling.stop, nil
 	}
-}
-
-// wakeListener starts a dispatcher that has nothing in common with the publisher
-// but the database.
-func wakeListener(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
-	here, err := pgxpool.New(ctx, b.dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	there, err := pgxpool.New(ctx, b.dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	prefix := pgxtx.WithTablePrefix(b.prefix)
-	publishing, dispatching := pgxtx.New(here, prefix), pgxtx.New(there, prefix)
-	d, err := idle(ctx, dispatching, enter)
-	if err != nil {
-		return nil, nil, err
-	}
-	running, cancel := context.WithCancel(ctx)
-	var group errgroup.Group
-	listening := make(chan struct{})
-	connected := sync.OnceFunc(func() { close(listening) })
-	group.Go(func() error { return d.Poll(running, time.Minute, 100, nil) })
-	group.Go(func() error {
-		return pgxtx.Listen(running, there, func() { d.Wake(); connected() }, prefix)
-	})
-	<-listening
-	notifier := pgxtx.NewNotifier(here, prefix)
-	publisher := events.NewPublisher(publishing, events.WithNotify(notifier.Notify))
-	publish := func(ctx context.Context) error {
-		return publishing.Atomically(ctx, func(ctx context.Context) error { return publisher.Publish(ctx, event) })
-	}
-	return publish, func() error {
-		cancel()
-		err := errors.Join(notifier.Close(context.WithoutCancel(ctx)), group.Wait())
-		here.Close()
-		there.Close()
-		return err
-	}, nil
 }

@@ -174,8 +174,8 @@ func markTx(q *riverQueue, ctx context.Context, tx pgx.Tx, j *river.Job[job]) er
 }
 
 // wakeRiver starts a client that hears of new jobs by LISTEN.
-func wakeRiver(config river.Config) func(context.Context, *benchmark, func()) (func(context.Context) error, func() error, error) {
-	return func(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
+func wakeRiver(config river.Config) starter {
+	return func(ctx context.Context, b *benchmark, enter func()) (commit, func() error, error) {
 		p := peer{b, 1}
 		pool, err := p.pool(ctx, 5)
 		if err != nil {
@@ -202,7 +202,7 @@ func wakeRiver(config river.Config) func(context.Context, *benchmark, func()) (f
 			pool.Close()
 			return err
 		}
-		return publish, stop, client.Start(context.WithoutCancel(ctx))
+		return stamped(publish), stop, client.Start(context.WithoutCancel(ctx))
 	}
 }
 

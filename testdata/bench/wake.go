@@ -12,8 +12,8 @@ import (
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
-// measureWake prints the time from a commit to the entry of the handler, in one
-// process, while nothing else happens.
+// measureWake prints the time from a commit to the entry of the handler, while
+// nothing else happens.
 func measureWake(ctx context.Context, f family, server *servers.Server, s settings) error {
 	for _, c := range s.contenders {
 		for _, w := range c.wakers {
@@ -41,10 +41,10 @@ func (b *benchmark) wake(ctx context.Context, w waker) (delays []time.Duration, 
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	for sample := range w.samples + 1 {
-		if err := publish(ctx); err != nil {
+		committed, err := publish(ctx)
+		if err != nil {
 			return nil, err
 		}
-		committed := time.Now()
 		select {
 		case at := <-entered:
 			if sample > 0 { // the first warms up

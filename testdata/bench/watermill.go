@@ -208,8 +208,8 @@ func (t *topics) settled(ctx context.Context) (sum int64, err error) {
 }
 
 // wakeWatermill starts a subscriber that looks so often; 0 is its default.
-func wakeWatermill(poll time.Duration) func(context.Context, *benchmark, func()) (func(context.Context) error, func() error, error) {
-	return func(ctx context.Context, b *benchmark, enter func()) (func(context.Context) error, func() error, error) {
+func wakeWatermill(poll time.Duration) starter {
+	return func(ctx context.Context, b *benchmark, enter func()) (commit, func() error, error) {
 		p := peer{b, 1}
 		pool, err := p.pool(ctx, 2)
 		if err != nil {
@@ -237,7 +237,7 @@ func wakeWatermill(poll time.Duration) func(context.Context, *benchmark, func())
 			pool.Close()
 			return err
 		}
-		return publish, stop, nil
+		return stamped(publish), stop, nil
 	}
 }
 

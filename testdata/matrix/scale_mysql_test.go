@@ -60,6 +60,12 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 	}
 	require.NoError(t, s.outbox.Create(t.Context(), scaleReader, persistence.Cursor{}))
 	require.NoError(t, s.outbox.Rewind(t.Context(), scaleReader, p.after))
+	find := func(query persistence.RecordQuery) func() ([]persistence.Record, error) {
+		return func() ([]persistence.Record, error) {
+			page, err := s.outbox.FindRecords(t.Context(), query)
+			return page.Records, err
+		}
+	}
 	reads := map[string]int{}
 	for name, read := range map[string]func() ([]persistence.Record, error){
 		"ReadAfter": func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
@@ -70,6 +76,8 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 			_, err := s.outbox.ReadStatus(t.Context(), scaleReader)
 			return nil, err
 		},
+		"FindRecords":            find(persistence.RecordQuery{After: p.after, EventType: "t", Limit: batchLimit, MostRows: batchLimit / 4}),
+		"FindRecords, backwards": find(persistence.RecordQuery{After: p.after, EventType: "t", Limit: batchLimit, MostRows: batchLimit / 4, Backwards: true}),
 	} {
 		before := total()
 		ourselves := total() - before

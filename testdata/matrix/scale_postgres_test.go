@@ -52,6 +52,8 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 	frontier := literal(p.frontier.CreatedTime) + ", '" + p.frontier.ID + "', "
 	naming := schema.Naming{Prefix: s.prefix}
 	const window = "timestamptz, text, timestamptz, text, timestamptz, text, bigint, timestamptz, text"
+	const rng, filters = "timestamptz, text, timestamptz, text", ", text, text, text, text, text, boolean, bigint"
+	until := literal(time.Now()) + ", '', "
 	const unborn = "9000000000000000000" // a transaction that nothing has seen yet
 	blocks := map[string]int{}
 	for name, read := range map[string]struct {
@@ -59,6 +61,10 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 		partitions  int // 100 rows are in one, or at the border of two
 	}{
 		"ReadAfter":          {"timestamptz, text, timestamptz, bigint", after + literal(time.Now()) + ", 100", 2},
+		"EndOfRange":         {rng + ", bigint", after + until + "100", 2},
+		"StartOfRange":       {rng + ", bigint", after + until + "100", 2},
+		"SelectRecords":      {rng + filters, after + until + "'', 't', '', 'a', '', true, 100", 2},
+		"SelectRecordsBack":  {rng + filters, after + until + "'', 't', '', 'a', '', true, 100", 2},
 		"ReadWindow, keys":   {window, after + after + frontier + "100, NULL, ''", 4},
 		"ReadWindow, counts": {window, after + frontier + frontier + "100, NULL, ''", 4},
 		"CountAfter":         {"timestamptz, text, bigint", after + "101", 4},

@@ -14,6 +14,7 @@ type Config struct {
 	Server     string
 	DSN        string
 	Prefix     string // of the tables
+	Face       string // empty: gormtx
 	Isolation  string // of every session; empty: the server's default
 	Events     int
 	Processes  int
@@ -43,6 +44,9 @@ type Result struct {
 // String is the line for scripts.
 func (r Result) String() string {
 	var optional strings.Builder
+	if r.Face != "" {
+		fmt.Fprintf(&optional, " face=%s", r.Face)
+	}
 	if r.Isolation != "" {
 		fmt.Fprintf(&optional, " isolation=%s", strings.ReplaceAll(r.Isolation, " ", "-"))
 	}

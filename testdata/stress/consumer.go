@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/onward-go/outbox/events"
-	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -57,8 +56,7 @@ func newDispatcher(db *database, store persistence.OutboxStore) (*events.Dispatc
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		return gormtx.Tx(ctx).Exec("INSERT INTO "+db.table("effects")+" (event_id, aggregate, version) VALUES (?, ?, ?)",
-			evt.ID, aggregate, version).Error
+		return db.exec(ctx, "INSERT INTO "+db.table("effects")+" (event_id, aggregate, version) VALUES (?, ?, ?)", evt.ID, aggregate, version)
 	})
 	return d, err
 }

@@ -5,15 +5,13 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
-
-	"github.com/onward-go/outbox/gormtx"
 )
 
 // database is the outbox under stress and the application's tables beside it.
 type database struct {
 	*gorm.DB
+	face
 	family family
-	outbox *gormtx.Outbox
 	prefix string
 }
 
@@ -36,7 +34,11 @@ func open(config Config, connections int) (*database, error) {
 	}
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
-	return &database{db, family, gormtx.New(db, gormtx.WithTablePrefix(config.Prefix)), config.Prefix}, nil
+	face, err := openFace(config.Face, db, config.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &database{db, face, family, config.Prefix}, nil
 }
 
 func (d *database) table(name string) string { return d.prefix + name }
@@ -65,6 +67,7 @@ func (d *database) create(ctx context.Context, aggregates int) error {
 }
 
 func (d *database) close() {
+	d.face.close()
 	if pool, err := d.DB.DB(); err == nil {
 		_ = pool.Close() // the process ends, or the server does
 	}

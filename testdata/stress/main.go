@@ -39,6 +39,7 @@ func main() {
 	flag.DurationVar(&config.Pause, "pause", 10*time.Millisecond, "pauses inside a transaction, at most; a few are twenty times as long")
 	flag.DurationVar(&config.Open, "open", 10*time.Second, "how long one producer keeps its transaction open; controls have none")
 	flag.StringVar(&config.Isolation, "isolation", "", "isolation level of all sessions, "+strings.Join(isolations, ", ")+`, or "all" for one run each`)
+	flag.StringVar(&config.Face, "face", "", "how the outbox is reached: gormtx, sqltx or pgxtx; controls are of gormtx alone")
 	flag.StringVar(&config.Control, "control", "", `a negative control, or "all" that the server has`)
 	flag.StringVar(&config.Server, "server", servers.Postgres.Name, "kind of server")
 	flag.Parse()

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onward-go/outbox/events"
-	"github.com/onward-go/outbox/gormtx"
 )
 
 var errRollback = errors.New("roll back")
@@ -183,12 +182,11 @@ func (p producer) pick() []int {
 // what it did: one event a version, in one call.
 func (p producer) change(ctx context.Context, id int) (published int, err error) {
 	versions := 1 + rand.IntN(2)
-	var version int
-	tx := gormtx.Tx(ctx)
-	if err := tx.Exec("UPDATE "+p.table("aggregates")+" SET version = version + ? WHERE id = ?", versions, id).Error; err != nil {
+	if err := p.exec(ctx, "UPDATE "+p.table("aggregates")+" SET version = version + ? WHERE id = ?", versions, id); err != nil {
 		return 0, err
 	}
-	if err := tx.Raw("SELECT version FROM "+p.table("aggregates")+" WHERE id = ?", id).Scan(&version).Error; err != nil {
+	version, err := p.number(ctx, "SELECT version FROM "+p.table("aggregates")+" WHERE id = ?", id)
+	if err != nil {
 		return 0, err
 	}
 	p.pause(3)

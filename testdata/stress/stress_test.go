@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,23 @@ func TestNothingIsLost(t *testing.T) {
 		Events: 1500, Processes: 2, Producers: 16, Aggregates: 50,
 		Pause: 10 * time.Millisecond, Open: 2 * time.Second,
 	})
+}
+
+// The same through the other faces.
+func TestNothingIsLostThroughAnyFace(t *testing.T) {
+	for _, kind := range servers.Kinds() {
+		for name := range faces {
+			if name == gormFace || name == "pgxtx" && !strings.HasPrefix(kind.Name, "postgres") {
+				continue
+			}
+			t.Run(kind.Name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				require.NoError(t, small(t, kind, Config{
+					Face: name, Events: 1000, Processes: 2, Producers: 16, Aggregates: 50, Pause: 10 * time.Millisecond, Open: 2 * time.Second,
+				}).verdict())
+			})
+		}
+	}
 }
 
 // Four processes write one aggregate as fast as it goes.

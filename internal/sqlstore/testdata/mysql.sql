@@ -348,6 +348,49 @@ SELECT 1 FROM /*!80022 performance_schema.processlist */ /*M! information_schema
 -- Interrupt
 KILL QUERY <session>
 
+-- EndOfRange
+SELECT number, CAST(created_time AS CHAR), id FROM (
+  SELECT ROW_NUMBER() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
+    SELECT created_time, id FROM app_outbox
+    WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+    ORDER BY created_time, id LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- StartOfRange
+SELECT number, CAST(created_time AS CHAR), id FROM (
+  SELECT ROW_NUMBER() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
+    SELECT created_time, id FROM app_outbox
+    WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+    ORDER BY created_time DESC, id DESC LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- SelectRecords
+SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
+FROM app_outbox AS e
+WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
+  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
+ORDER BY e.created_time, e.id LIMIT ?11
+
+-- SelectRecordsBack
+SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
+FROM app_outbox AS e
+WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
+  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
+ORDER BY e.created_time DESC, e.id DESC LIMIT ?11
+
+-- AppliedHandlers
+SELECT handler FROM app_outbox_idempotency WHERE created_time = ?1 AND event_id = ?2 ORDER BY handler
+
+-- LoadFailures
+SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST(next_time AS CHAR)
+FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 ORDER BY handler
+
 -- DescribeServer
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
   'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results')

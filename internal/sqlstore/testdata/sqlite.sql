@@ -266,6 +266,47 @@ DELETE FROM "app_outbox_idempotency" WHERE (created_time, event_id, handler) IN 
   SELECT created_time, event_id, handler FROM "app_outbox_idempotency" WHERE created_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)
 
+-- EndOfRange
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
+    SELECT created_time, id FROM "app_outbox"
+    WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+    ORDER BY created_time, id LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- StartOfRange
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
+    SELECT created_time, id FROM "app_outbox"
+    WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+    ORDER BY created_time DESC, id DESC LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1
+
+-- SelectRecords
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN x'' ELSE payload END
+FROM "app_outbox"
+WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+  AND (?5 = '' OR id = ?5) AND (?6 = '' OR event_type = ?6) AND (?7 = '' OR account_id = ?7)
+  AND (?8 = '' OR aggregate_type = ?8) AND (?9 = '' OR aggregate_id = ?9)
+ORDER BY created_time, id LIMIT ?11
+
+-- SelectRecordsBack
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN x'' ELSE payload END
+FROM "app_outbox"
+WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+  AND (?5 = '' OR id = ?5) AND (?6 = '' OR event_type = ?6) AND (?7 = '' OR account_id = ?7)
+  AND (?8 = '' OR aggregate_type = ?8) AND (?9 = '' OR aggregate_id = ?9)
+ORDER BY created_time DESC, id DESC LIMIT ?11
+
+-- AppliedHandlers
+SELECT handler FROM "app_outbox_idempotency" WHERE created_time = ?1 AND event_id = ?2 ORDER BY handler
+
+-- LoadFailures
+SELECT created_time, event_id, handler, attempts, last_error, next_time
+FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 ORDER BY handler
+
 -- DescribeServer
 SELECT 'version', sqlite_version()
 
