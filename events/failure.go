@@ -40,6 +40,9 @@ const mostFaultBackoff = 10 * time.Second
 // fail decides what a failed try means. It reports whether it settled the
 // delivery.
 func (t *term) fail(r persistence.Record, dl *delivery, entered bool, cause error) (settled bool) {
+	if !entered {
+		t.check(cause)
+	}
 	if t.ctx.Err() != nil { // the dispatcher is being stopped, or has lost its lease
 		t.takeBack(dl)
 		return t.postpone(r, dl, cause)

@@ -237,8 +237,11 @@ func (t *term) save(ctx context.Context) error {
 	}
 	low := t.window.low
 	own, others := t.tally.changes()
+	t.mu.Lock()
+	applied := t.applied // of what is passed and counted above, and maybe more
+	t.mu.Unlock()
 	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{
-		Cursor: low, Count: own.Rows, CaughtUp: t.behind, Counts: others, Settled: settled,
+		Cursor: low, Count: own.Rows, CaughtUp: t.behind, Counts: others, Settled: settled, Applied: applied,
 	})
 	if err != nil {
 		t.check(err)
@@ -254,5 +257,6 @@ func (t *term) save(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.settled = t.settled[len(settled):]
+	t.applied = t.applied[len(applied):]
 	return nil
 }

@@ -57,6 +57,8 @@ type term struct {
 	mu       sync.Mutex
 	problems []error
 	settled  []persistence.Marker // deliveries that had failed before
+	applied  []persistence.Marker // all, since the last save, if the store checks them
+	checked  bool
 }
 
 // served is a handler and where it begins.
@@ -73,7 +75,8 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 		return nil, err
 	}
 	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal()}
-	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(base, passing{d}, true))
+	t.ctx, t.cancel = context.WithCancelCause(persistence.WithLease(context.WithValue(base, passing{d}, true), lease))
+	t.checked = checksApplied(d.cursors) || checksApplied(d.idempotency)
 	t.lanes = t.newLanes()
 	if err := t.resume(ctx); err != nil {
 		err = errors.Join(d.unregister(err), t.release(ctx))
@@ -170,6 +173,11 @@ func (t *term) resume(ctx context.Context) error {
 	return err
 }
 
+func checksApplied(store any) bool {
+	checker, ok := store.(persistence.AppliedChecker)
+	return ok && checker.ChecksApplied()
+}
+
 // level is that of what is logged about the lease, which each pass takes anew.
 func (t *term) level() slog.Level {
 	if t.patient {
@@ -228,14 +236,20 @@ func (t *term) reported() error {
 	return err
 }
 
-// forget has the failures of a settled delivery forgotten with the next save.
+// forget has the failures of a settled delivery forgotten with the next save, and
+// its marker looked for.
 func (t *term) forget(dl *delivery) {
-	if !dl.recorded {
+	if !dl.recorded && !t.checked {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settled = append(t.settled, dl.marker)
+	if dl.recorded {
+		t.settled = append(t.settled, dl.marker)
+	}
+	if t.checked {
+		t.applied = append(t.applied, dl.marker)
+	}
 }
 
 // close ends the term. Handlers that run have the grace to come to an end; then

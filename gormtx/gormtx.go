@@ -24,6 +24,7 @@ type Outbox struct {
 	persistence.TransactionLimit
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
+	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -41,7 +42,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -121,6 +122,7 @@ func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 // it.
 type GormOutboxCursorStore struct {
 	persistence.OutboxCursorStore
+	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.StatusReader
 }
@@ -128,15 +130,19 @@ type GormOutboxCursorStore struct {
 // NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
 func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
 	s := newStore(db, opts)
-	return &GormOutboxCursorStore{s, s, s}
+	return &GormOutboxCursorStore{s, s, s, s}
 }
 
 // GormIdempotencyStore is the table of markers.
-type GormIdempotencyStore struct{ persistence.IdempotencyStore }
+type GormIdempotencyStore struct {
+	persistence.IdempotencyStore
+	persistence.AppliedChecker
+}
 
 // NewGormIdempotencyStore returns the table of markers of a database.
 func NewGormIdempotencyStore(db *gorm.DB, opts ...Option) *GormIdempotencyStore {
-	return &GormIdempotencyStore{newStore(db, opts)}
+	s := newStore(db, opts)
+	return &GormIdempotencyStore{s, s}
 }
 
 func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {

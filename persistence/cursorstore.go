@@ -96,6 +96,23 @@ type Lease struct {
 	// Unclean says that the former owner let its lease expire instead of
 	// releasing it.
 	Unclean bool
+	// Incarnation tells the life of the server between two crashes in which the
+	// lease was acquired; empty where the store does not tell.
+	Incarnation string
+}
+
+type leaseKey struct{}
+
+// WithLease returns a context in which handlers of the lease's holder run.
+func WithLease(ctx context.Context, lease Lease) context.Context {
+	return context.WithValue(ctx, leaseKey{}, lease)
+}
+
+// LeaseOf returns the lease for whose holder a handler runs with ctx, for authors of
+// an [IdempotencyStore]; found is false where there is none.
+func LeaseOf(ctx context.Context) (lease Lease, found bool) {
+	lease, found = ctx.Value(leaseKey{}).(Lease)
+	return lease, found
 }
 
 // Progress is what [OutboxCursorStore.Save] writes.
@@ -115,6 +132,19 @@ type Progress struct {
 	// Settled are deliveries that had failed before. Their failures are
 	// forgotten.
 	Settled []Marker
+	// Applied are the markers of what has been settled since the last Save, if they
+	// are to be looked for ([AppliedChecker]). Save returns [ErrLeaseLost] and
+	// writes nothing unless each of them is there: a crash of the server has taken
+	// some back, and the next term does that again.
+	Applied []Marker
+}
+
+// AppliedChecker is what an [OutboxCursorStore] or an [IdempotencyStore] may
+// implement, too, where a crash of the server may take back what has committed. A
+// dispatcher that outlives the crash would not know.
+type AppliedChecker interface {
+	// ChecksApplied reports whether Progress.Applied is wanted.
+	ChecksApplied() bool
 }
 
 // Failure is one failed try of a handler on an event.

@@ -22,6 +22,7 @@ type Outbox struct {
 	persistence.TransactionLimit
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
+	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -39,7 +40,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

@@ -22,6 +22,7 @@ type Outbox struct {
 	persistence.TransactionLimit
 	persistence.OutboxStore
 	persistence.OutboxCursorStore
+	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -41,7 +42,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

@@ -51,6 +51,7 @@ var (
 	_ persistence.TransactionLimit  = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
+	_ persistence.AppliedChecker    = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)

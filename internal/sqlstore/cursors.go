@@ -76,6 +76,10 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err != nil {
 		return persistence.Lease{}, err
 	}
+	incarnation, err := s.incarnation(ctx, conn) // before anything that may be lost is seen
+	if err != nil {
+		return persistence.Lease{}, s.failed(err, "ask for the server's last crash")
+	}
 	if _, err := conn.Exec(ctx, s.sql.AcquireLease, dispatcher, owner, duration.Microseconds()); err != nil {
 		return persistence.Lease{}, s.failed(err, "acquire the lease of dispatcher %q", dispatcher)
 	}
@@ -91,7 +95,18 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err != nil {
 		return persistence.Lease{}, s.failed(err, "acquire the lease of dispatcher %q", dispatcher)
 	}
+	lease.Incarnation = incarnation
 	return lease, nil
+}
+
+// incarnation tells the server's lives between two crashes apart, where one may lose
+// what has committed.
+func (s *Store) incarnation(ctx context.Context, conn Conn) (told string, err error) {
+	if !s.cfg.AsynchronousCommit {
+		return "", nil
+	}
+	err = conn.Query(ctx, s.sql.Incarnation, nil, func(scan func(...any) error) error { return scan(&told) })
+	return told, err
 }
 
 // Release implements persistence.OutboxCursorStore.

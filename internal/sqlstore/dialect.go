@@ -39,6 +39,9 @@ type Dialect struct {
 	// setsTransaction says that RecordMarker sets, for the transaction, how long
 	// it may stand idle, and whether its commit waits until it is on disk.
 	setsTransaction bool
+	// isAnotherIncarnation reports the error of RecordMarker, with setsTransaction,
+	// that the server has crashed since.
+	isAnotherIncarnation func(error) bool
 	// partitions is how the tables are partitioned; nil where retention deletes
 	// rows.
 	partitions partitioning
@@ -130,7 +133,8 @@ type statements struct {
 	CountRows     string // from, to, bucket width in µs
 
 	// idempotency
-	RecordMarker   string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and whether the commit may be asynchronous
+	Incarnation    string // with setsTransaction
+	RecordMarker   string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
 	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate
 	AppliedMarkers string // markers as JSON
 

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,12 +27,12 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	if len(markers) > 1 {
 		known, err := s.recordMany(ctx, conn, markers, recorded)
 		if known || err != nil {
-			return recorded, s.failed(err, "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
+			return recorded, s.failed(s.recorded(err), "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
 		}
 	}
 	for _, i := range inOrder(markers) {
 		if recorded[i], err = s.recordOne(ctx, conn, markers[i]); err != nil {
-			return nil, s.failed(err, "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
+			return nil, s.failed(s.recorded(err), "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
 		}
 	}
 	return recorded, nil
@@ -100,9 +101,31 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 // withSettings adds those of the transaction, where the statement takes any.
 func (s *Store) withSettings(ctx context.Context, args ...any) []any {
 	if s.cfg.Dialect.setsTransaction {
-		args = append(args, idleLimit(ctx).Milliseconds(), s.cfg.AsynchronousCommit)
+		args = append(args, idleLimit(ctx).Milliseconds(), s.asynchronous(ctx))
 	}
 	return args
+}
+
+// asynchronous says whether the transaction commits asynchronously, and if so, in
+// which life of the server.
+func (s *Store) asynchronous(ctx context.Context) string {
+	if !s.cfg.AsynchronousCommit {
+		return ""
+	}
+	if lease, _ := persistence.LeaseOf(ctx); lease.Incarnation != "" {
+		return lease.Incarnation
+	}
+	return anyIncarnation
+}
+
+const anyIncarnation = "any"
+
+// recorded tells what the error of a statement that records markers means.
+func (s *Store) recorded(err error) error {
+	if err != nil && s.cfg.AsynchronousCommit && s.cfg.Dialect.isAnotherIncarnation(err) {
+		return fmt.Errorf("%w: the server has crashed, and may have lost what was committed asynchronously: %w", persistence.ErrLeaseLost, err)
+	}
+	return err
 }
 
 func (s *Store) isDuplicate(err error) bool {
@@ -127,21 +150,26 @@ func (s *Store) Applied(ctx context.Context, markers ...persistence.Marker) ([]b
 	if err != nil {
 		return nil, err
 	}
+	applied, err := s.applied(ctx, conn, markers)
+	return applied, s.failed(err, "read %d markers", len(markers))
+}
+
+// applied reports for each of the markers whether conn sees it.
+func (s *Store) applied(ctx context.Context, conn Conn, markers []persistence.Marker) ([]bool, error) {
 	applied := make([]bool, len(markers))
 	if len(markers) == 0 {
 		return applied, nil
 	}
 	keys, err := encodeMarkers(markers)
 	if err != nil {
-		return nil, s.failed(err, "read %d markers", len(markers))
+		return nil, err
 	}
-	err = conn.Query(ctx, s.sql.AppliedMarkers, []any{keys}, func(scan func(...any) error) error {
+	return applied, conn.Query(ctx, s.sql.AppliedMarkers, []any{keys}, func(scan func(...any) error) error {
 		var number int
-		if err := scan(&number); err != nil {
-			return err
+		err := scan(&number)
+		if err == nil {
+			applied[number-1] = true
 		}
-		applied[number-1] = true
-		return nil
+		return err
 	})
-	return applied, s.failed(err, "read %d markers", len(markers))
 }

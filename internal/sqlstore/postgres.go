@@ -26,12 +26,13 @@ var Postgres = &Dialect{
 		}
 		return false
 	},
-	isTransient:     postgresIsTransient,
-	lacksPrivilege:  func(err error) bool { return sqlState(err) == "42501" },
-	setsTransaction: true,
-	namesHoldouts:   true,
-	lostConnection:  "conn closed",
-	isLockTimeout:   func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
+	isTransient:          postgresIsTransient,
+	lacksPrivilege:       func(err error) bool { return sqlState(err) == "42501" },
+	setsTransaction:      true,
+	isAnotherIncarnation: func(err error) bool { return sqlState(err) == "22023" }, // a parameter has an invalid value
+	namesHoldouts:        true,
+	lostConnection:       "conn closed",
+	isLockTimeout:        func(err error) bool { return sqlState(err) == "55P03" || sqlState(err) == "40P01" },
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
@@ -165,6 +166,8 @@ SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz
 FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket`,
 
+		Incarnation: `SELECT ` + incarnation,
+
 		// ON CONFLICT waits for a racing twin and leaves the transaction
 		// usable; nothing but the conflict itself yields no row. The settings
 		// are an expression of a value, since that costs next to nothing: a
@@ -290,10 +293,16 @@ SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 
 	},
 }
 
-// settings are expressions that set the transaction, and yield nothing.
+// incarnation is an expression that yields something else once the server has
+// crashed, and on another server: it throws its statistics away then.
+const incarnation = `coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')`
+
+// settings are expressions that set the transaction, and yield nothing. Where the
+// commit is to be asynchronous in another life of the server, they fail.
 func settings(idle, asynchronous string) string {
 	return `left(` + limitIdle(idle) + `, 0),
-  left(CASE WHEN ` + asynchronous + `::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)`
+  left(CASE WHEN ` + asynchronous + `::text <> '' THEN set_config('synchronous_commit',
+    CASE WHEN ` + asynchronous + `::text IN ('` + anyIncarnation + `', ` + incarnation + `) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)`
 }
 
 // limitIdle is an expression that limits how long the transaction may stand

@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -15,6 +17,9 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 	if err != nil {
 		return err
 	}
+	if len(progress.Applied) > 0 {
+		return s.saveChecked(ctx, lease, progress)
+	}
 	if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
 		return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
 	}
@@ -22,15 +27,44 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		return s.saveCursor(ctx, conn, lease, progress)
 	}
 	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
-		// The fence, and the lock, of what follows.
-		if err := s.saveCursor(ctx, conn, lease, progress); err != nil {
-			return err
-		}
-		err := s.catchUp(ctx, conn, lease.Dispatcher, progress)
-		return s.failed(err, "dispatcher %q: catch up to %s", lease.Dispatcher, progress.Cursor)
+		return s.saveCaughtUp(ctx, conn, lease, progress)
 	})
 }
 
+// saveCaughtUp saves the cursor, and where subscriptions have come to.
+func (s *Store) saveCaughtUp(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
+	// The fence, and the lock, of what follows.
+	if err := s.saveCursor(ctx, conn, lease, progress); err != nil || len(progress.CaughtUp) == 0 {
+		return err
+	}
+	err := s.catchUp(ctx, conn, lease.Dispatcher, progress)
+	return s.failed(err, "dispatcher %q: catch up to %s", lease.Dispatcher, progress.Cursor)
+}
+
+// ChecksApplied implements persistence.AppliedChecker: commits may be lost that do
+// not wait until they are on disk.
+func (s *Store) ChecksApplied() bool { return s.cfg.AsynchronousCommit }
+
+// saveChecked saves all in one transaction, in which the markers of what it passes
+// are there. If the server crashes meanwhile, so does the transaction; if it does
+// not, the COMMIT flushes theirs, too.
+func (s *Store) saveChecked(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
+	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
+		applied, err := s.applied(ctx, conn, progress.Applied)
+		if err != nil {
+			return s.failed(err, "dispatcher %q: look for %d markers", lease.Dispatcher, len(progress.Applied))
+		}
+		if i := slices.Index(applied, false); i >= 0 {
+			m := progress.Applied[i]
+			return fmt.Errorf("outbox table %s: dispatcher %q: %w: the server has crashed and lost what handler %q did with event %s, which had been committed asynchronously; it is done again",
+				s.table, lease.Dispatcher, persistence.ErrLeaseLost, m.Handler, m.Event)
+		}
+		if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
+			return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+		}
+		return s.saveCaughtUp(ctx, conn, lease, progress)
+	})
+}
 func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	to := progress.Cursor
 	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count)

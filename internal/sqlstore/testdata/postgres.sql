@@ -101,13 +101,17 @@ SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz
 FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket
 
+-- Incarnation
+SELECT coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')
+
 -- RecordMarker
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
 VALUES ($1::timestamptz, $2::text, concat($3::text, left(CASE
     WHEN $4::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $4::bigint * interval '1 ms', true)
     THEN set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
   END, 0),
-  left(CASE WHEN $5::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)))
+  left(CASE WHEN $5::text <> '' THEN set_config('synchronous_commit',
+    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- RecordMarkers
@@ -115,7 +119,8 @@ WITH settings AS MATERIALIZED (SELECT concat(left(CASE
     WHEN $2::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $2::bigint * interval '1 ms', true)
     THEN set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
   END, 0),
-  left(CASE WHEN $3::boolean THEN set_config('synchronous_commit', 'off', true) END, 0)) AS nothing)
+  left(CASE WHEN $3::text <> '' THEN set_config('synchronous_commit',
+    CASE WHEN $3::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)) AS nothing)
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
 SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler || settings.nothing
 FROM settings, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
