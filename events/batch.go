@@ -180,6 +180,8 @@ func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered 
 		for i, p := range group {
 			if recorded[i] {
 				evts = append(evts, eventOf(p.entry.record))
+			} else {
+				t.meets.Store(true)
 			}
 		}
 		if len(evts) == 0 {

@@ -118,7 +118,13 @@ func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered
 	t.startWatch(dl)
 	return t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
-		return err == nil && recorded[0], err
+		if err != nil {
+			return false, err
+		}
+		if !recorded[0] {
+			t.meets.Store(true)
+		}
+		return recorded[0], nil
 	})
 }
 

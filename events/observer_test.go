@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -228,7 +229,7 @@ func TestAnObserverCostsNoAllocation(t *testing.T) {
 		n := 0
 		_, err := d.RunOnce(t.Context(), 1)
 		require.NoError(t, err)
-		return testing.AllocsPerRun(5, func() {
+		pass := func() {
 			evts := make([]events.Event, 500)
 			for i := range evts {
 				evts[i] = of("1", fmt.Sprint(n))
@@ -239,7 +240,12 @@ func TestAnObserverCostsNoAllocation(t *testing.T) {
 			if err != nil || settled != 500 {
 				t.Fatal(settled, err)
 			}
-		})
+		}
+		least := math.Inf(1) // what else the process does adds to it, never the other way round
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(1, pass))
+		}
+		return least
 	}
 	total := 0
 	count := events.Observer{Delivered: func(events.DeliveryInfo) { total++ }, Read: func(events.ReadInfo) {}}

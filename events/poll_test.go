@@ -208,15 +208,45 @@ func TestAHandlerThatRunsItsOwnDispatcherIsRefused(t *testing.T) {
 	require.ErrorIs(t, inHook, persistence.ErrInTransaction)
 }
 
-// countingStore counts the markers that handlers' transactions try to write.
+// countingStore counts the markers that handlers' transactions try to write, and the
+// queries for those that exist.
 type countingStore struct {
 	persistence.IdempotencyStore
-	recorded int
+	recorded, asked int
+}
+
+func (c *countingStore) Applied(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
+	c.asked++
+	return c.IdempotencyStore.Applied(ctx, markers...)
 }
 
 func (c *countingStore) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
 	c.recorded += len(markers)
 	return c.IdempotencyStore.Record(ctx, markers...)
+}
+
+// It is asked what a former holder has applied as long as there is some.
+func TestABacklogThatNobodyHasAppliedIsNotAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		publishMany(t, store, 1000, 10)
+		pass := func() (recorded, asked int) {
+			counting := &countingStore{IdempotencyStore: store}
+			d := events.NewDispatcher(store, store, store, counting, events.WithConcurrency(1))
+			require.NoError(t, d.Subscribe("t", "h", nothing))
+			r := pollEvery(t, 50*time.Millisecond, d, nil)
+			elapse(time.Minute)
+			r.stop()
+			return counting.recorded, counting.asked
+		}
+		recorded, asked := pass()
+		require.Equal(t, 1000, recorded)
+		require.Equal(t, 1, asked)
+		require.NoError(t, store.Rewind(t.Context(), events.DefaultName, persistence.Cursor{}))
+		recorded, asked = pass()
+		require.Zero(t, recorded)
+		require.Greater(t, asked, 5)
+	})
 }
 
 func TestARestartSkipsWhatIsAppliedWithoutATransaction(t *testing.T) {

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -173,15 +174,18 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 }
 
 // skipApplied drops the deliveries whose markers exist, by one query for all. It
-// asks only for events that a former holder may have delivered. A marker that it
-// does not know of still stops the handler.
+// asks only for events that a former holder may have delivered, as long as it finds
+// some: a marker that it does not know of still stops the handler.
 func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
+	entries = slices.Clone(entries)
+	meets := t.meets.Load() || t.lease.Unclean
+	entries = slices.DeleteFunc(entries, func(e *entry) bool {
+		return e.found == nil && (!meets || e.at.CreatedTime.After(t.clock))
+	})
 	var markers []persistence.Marker
 	for _, e := range entries {
-		if t.mayBeApplied(e) {
-			for _, dl := range e.pending {
-				markers = append(markers, dl.marker)
-			}
+		for _, dl := range e.pending {
+			markers = append(markers, dl.marker)
 		}
 	}
 	if len(markers) == 0 {
@@ -191,10 +195,8 @@ func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
 	if err != nil {
 		return err
 	}
+	t.meets.Store(slices.Contains(applied, true))
 	for _, e := range entries {
-		if !t.mayBeApplied(e) {
-			continue
-		}
 		left := e.pending[:0]
 		for i, dl := range e.pending {
 			if applied[i] {
@@ -207,10 +209,6 @@ func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
 		e.pending = left
 	}
 	return nil
-}
-
-func (t *term) mayBeApplied(e *entry) bool {
-	return e.found != nil || !e.at.CreatedTime.After(t.clock)
 }
 
 // advance moves the cursor over what is settled.

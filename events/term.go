@@ -38,7 +38,8 @@ type term struct {
 	began    time.Time
 	clock    time.Time // the database's, when it began
 	attempts map[persistence.Marker]persistence.Attempt
-	careful  int // so many more events may be what ended the former process
+	meets    atomic.Bool // events that are applied already, the last time that it looked
+	careful  int         // so many more events may be what ended the former process
 
 	lanes   *lanes
 	changed signal // somebody waits for it: see lanes.await
@@ -157,6 +158,7 @@ func (t *term) resume(ctx context.Context) error {
 		t.behind = nil
 	}
 	t.even.Store(len(t.behind) == 0)
+	t.meets.Store(true)
 	t.attempts = map[persistence.Marker]persistence.Attempt{}
 	for _, a := range state.Attempts {
 		t.attempts[persistence.Marker{Event: a.Event, Handler: a.Handler}.Key()] = a
