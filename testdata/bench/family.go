@@ -25,6 +25,7 @@ type family struct {
 	tables     []string
 	bareInsert string // id, account, aggregate type, aggregate id, event type, payload
 	marker     string // event id
+	markAll    string // event ids as JSON
 	update     string // id
 	effect     string // id; what a handler does
 	updateAll  string // ids and numbers as JSON
@@ -61,6 +62,7 @@ var (
 		},
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload) VALUES ($1, $2, $3, $4, $5, $6)",
 		marker:     "INSERT INTO {prefix}marker VALUES (clock_timestamp(), $1, 'count') ON CONFLICT DO NOTHING",
+		markAll:    "INSERT INTO {prefix}marker SELECT clock_timestamp(), k.id, 'count' FROM json_array_elements_text($1::json) AS k(id) ON CONFLICT DO NOTHING",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
 		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = $1",
 		sqlDriver:  "pgx",
@@ -81,6 +83,7 @@ var (
 		},
 		bareInsert: "INSERT INTO {prefix}bare (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
 		marker:     "INSERT INTO {prefix}marker (created_time, event_id, handler) VALUES (UTC_TIMESTAMP(6), ?, 'count')",
+		markAll:    "INSERT INTO {prefix}marker (created_time, event_id, handler) SELECT UTC_TIMESTAMP(6), k.id, 'count' FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(64) PATH '$')) AS k",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
 		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = ?",
 		sqlDriver:  "mysql",

@@ -56,13 +56,13 @@ type settings struct {
 func main() {
 	var s settings
 	flag.DurationVar(&s.duration, "time", 12*time.Second, "time a figure, shared by both sides")
-	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped; 0 drops none")
+	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped, and in the outbox that is searched; 0 measures neither")
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	flag.IntVar(&s.pace, "pace", 10, "transactions a second of each of the 15 producers beside it")
 	flag.BoolVar(&s.flushes, "flushes", true, "measure on a PostgreSQL that flushes to disk what it commits, as one in production does")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
-	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention", "what to measure")
+	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention,why", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
 	chosen := flag.String("contenders", "gormtx,sqltx,pgxtx,watermill,river", "the libraries to measure; the last three run on postgres only")
 	flag.Parse()
@@ -151,6 +151,7 @@ var figureByName = map[string]figure{
 	"poison":     alone(measurePoison),
 	"open":       alone(measureOpen),
 	"retention":  alone(measureRetention),
+	"why":        alone(measureWhy),
 }
 
 // alone is a figure of this library alone.

@@ -148,26 +148,6 @@ func (b *benchmark) mark(id string) statement {
 	return statement{b.expand(b.marker), []any{id}}
 }
 
-// rowsByHand is a batch as a handler can be at best that updates row by row: with no
-// library, no markers, and nothing to read.
-func (b *benchmark) rowsByHand() operation {
-	return func(ctx context.Context) (int, error) {
-		counters := make([]int, batchOfRows)
-		for i := range counters {
-			counters[i] = anyCounter()
-		}
-		slices.Sort(counters) // so that two batches do not deadlock
-		updates := make([]statement, batchOfRows)
-		for i, counter := range counters {
-			updates[i] = b.update(counter)
-		}
-		return batchOfRows, b.hand.transaction(ctx, updates...)
-	}
-}
-
-// batchOfRows is how many events a batch has whose handler updates row by row.
-const batchOfRows = 500
-
 // handWritten is the limit: the handler's transaction, marker and all, without
 // any library but the driver.
 func (b *benchmark) handWritten(ctx context.Context) (int, error) {

@@ -31,7 +31,7 @@ func ours(f face, servers []string) contender {
 			single,
 			producing,
 			dispatcherOf(f, "batch-rows", 30_000, batchOfRows, (*dispatcher).rows),
-			dispatcherOf(f, "batch-sets", 120_000, 1000, (*dispatcher).sets),
+			dispatcherOf(f, "batch-sets", 120_000, batchOfSets, (*dispatcher).sets),
 		},
 		publisher: func(_ context.Context, b *benchmark, concurrency int) (publisher, error) {
 			o, err := f.open(b, concurrency)
@@ -52,7 +52,8 @@ func withGORM(c contender) contender {
 		})
 	}}
 	rows := discipline{figure: "batch-rows", name: "by-hand", loop: (*benchmark).rowsByHand}
-	c.disciplines = append(c.disciplines, bare, rows,
+	sets := discipline{figure: "batch-sets", name: "by-hand", loop: (*benchmark).setsByHand}
+	c.disciplines = append(c.disciplines, bare, rows, sets,
 		dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single),
 		dispatcherOf(gormFaceAsync, "flush", 5000, 1, (*dispatcher).single))
 	c.wakers = []waker{
@@ -179,12 +180,14 @@ func (d *dispatcher) count(ctx context.Context, evt events.Event) error {
 	return d.face.exec(ctx, d.expand(d.effect), counter)
 }
 
+// change is how often an aggregate's counter is to be raised.
+type change struct {
+	ID string `json:"id"`
+	N  int    `json:"n"`
+}
+
 // countAll does it for many by one statement.
 func (d *dispatcher) countAll(ctx context.Context, evts []events.Event) error {
-	type change struct {
-		ID string `json:"id"`
-		N  int    `json:"n"`
-	}
 	changes, place := []change{}, map[string]int{}
 	for _, evt := range evts {
 		i, ok := place[evt.AggregateID]

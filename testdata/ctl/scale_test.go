@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/testdata/large"
 )
 
 // manyRows is how many rows a large table has; make stress asks for more.
 var manyRows = flag.Int("rows", 300_000, "rows of the large table of TestWhyReadsFewRows")
 
 const (
-	// aSecond is how many events are stamped in a second of the large table.
-	aSecond = 2000
 	// mostRows is what outboxctl looks at, at most, in one of its calls here.
 	mostRows = 20_000
 	// passes is how often a row that is looked at may be read: to count keys, to
@@ -25,36 +25,17 @@ const (
 	besides = 12_000
 )
 
-// filler makes a large table, and tells how many rows, or index entries, were read
-// in the database, or by a user, by anybody who has disconnected.
-type filler struct{ fill, unlogged, read, connected string }
-
-// batch is how many rows one statement makes.
-const batch = 1_000_000
-
-// The n-th event from the end is stamped n / aSecond seconds ago, and has a UUIDv7
-// of that time.
-var fillers = map[string]filler{
+// readers tell how many rows, or index entries, were read in the database, or by a
+// user, by anybody who has disconnected.
+var readers = map[string]struct{ read, connected string }{
 	"postgres": {
-		fill: `
-INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, created_time)
-SELECT overlay(lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') PLACING '-' FROM 9 FOR 0) || '-7000-8000-' || lpad(to_hex(n), 12, '0'),
-  'User', 'u-' || n, 'iam.v1.UserSuspended', at
-FROM generate_series(%[2]d, %[4]d) AS n, LATERAL (SELECT timestamptz 'epoch' + (%[1]d - n::bigint * (1000000 / %[3]d)) * interval '1 microsecond') AS t(at)`,
 		read: `
 SELECT (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes) + (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)`,
 		connected: `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxctl' AND datname = current_database()`,
 	},
 	"mysql": {
-		unlogged: `SET SESSION sql_log_bin = 0`, // nobody needs the rows a second time
-		fill: `
-INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time)
-WITH RECURSIVE digits (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM digits WHERE i < 999)
-SELECT CONCAT(INSERT(LPAD(LOWER(HEX((%[1]d - n * (1000000 DIV %[3]d)) DIV 1000)), 12, '0'), 9, 0, '-'), '-7000-8000-', LPAD(LOWER(HEX(n)), 12, '0')),
-  'User', CONCAT('u-', n), 'iam.v1.UserSuspended', '', TIMESTAMP '1970-01-01 00:00:00' + INTERVAL %[1]d - n * (1000000 DIV %[3]d) MICROSECOND
-FROM (SELECT %[2]d + high.i * 1000 + low.i AS n FROM digits AS high CROSS JOIN digits AS low) AS numbers WHERE n <= %[4]d`,
 		read:      `SELECT COALESCE(SUM(sum_rows_examined), 0) FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = '%s'`,
-		connected: `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`,
+		connected: `SELECT COUNT(*) FROM performance_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`,
 	},
 }
 
@@ -63,7 +44,7 @@ FROM (SELECT %[2]d + high.i * 1000 + low.i AS n FROM digits AS high CROSS JOIN d
 func TestWhyReadsFewRows(t *testing.T) {
 	t.Parallel()
 	for _, server := range kinds() {
-		f, counts := fillers[server.Name]
+		f, counts := readers[server.Name]
 		if !counts { // MariaDB and SQLite count by statement only; testdata/matrix does
 			continue
 		}
@@ -73,13 +54,10 @@ func TestWhyReadsFewRows(t *testing.T) {
 			s.pool.SetMaxOpenConns(1)
 			require.NoError(t, s.outbox.Migrate(t.Context()))
 			end := time.Now().UTC().Truncate(time.Millisecond)
-			if f.unlogged != "" {
-				s.exec(f.unlogged)
-			}
-			for first := 1; first <= *manyRows; first += batch {
-				s.exec(fmt.Sprintf(f.fill, end.UnixMicro(), first, aSecond, min(first+batch-1, *manyRows)))
-			}
-			s.exec(map[string]string{"postgres": "VACUUM ANALYZE outbox", "mysql": "ANALYZE TABLE outbox"}[server.Name])
+			require.NoError(t, large.Fill(func(statement string) error {
+				s.exec(statement)
+				return nil
+			}, server.Name, "", end, *manyRows))
 			require.NoError(t, s.outbox.Create(t.Context(), "default", s.latest()))
 
 			read := f.read
@@ -89,16 +67,16 @@ func TestWhyReadsFewRows(t *testing.T) {
 				read = fmt.Sprintf(read, user)
 			}
 			half := *manyRows / 2
-			there := idOf(end, half)
+			there := large.ID(end, half)
 			for name, c := range map[string]struct {
 				id, verdict string
 				args        []string
 				most        int
 			}{
-				"there, found in the first step": {there, "no-handler", nil, passes * 2 * aSecond},
+				"there, found in the first step": {there, "no-handler", nil, passes * 2 * large.PerSecond},
 				"not there, up to the bound":     {there[:24] + "ffffffffffff", "unknown", []string{"--most-rows", fmt.Sprint(mostRows)}, passes*mostRows + besides},
-				"not there, in ten seconds":      {there[:24] + "ffffffffffff", "not-found", []string{"--within", "5s", "--most-rows", fmt.Sprint(11 * aSecond)}, passes*11*aSecond + besides},
-				"there, since a time":            {there, "no-handler", []string{"--since", end.Add(-time.Duration(half+1) * time.Second / aSecond).Format(time.RFC3339Nano), "--most-rows", "100"}, passes * 100},
+				"not there, in ten seconds":      {there[:24] + "ffffffffffff", "not-found", []string{"--within", "5s", "--most-rows", fmt.Sprint(11 * large.PerSecond)}, passes*11*large.PerSecond + besides},
+				"there, since a time":            {there, "no-handler", []string{"--since", end.Add(-time.Duration(half+1) * time.Second / large.PerSecond).Format(time.RFC3339Nano), "--most-rows", "100"}, passes * 100},
 			} {
 				before := s.number(read)
 				ourselves := s.number(read) - before
@@ -115,13 +93,6 @@ func TestWhyReadsFewRows(t *testing.T) {
 			}
 		})
 	}
-}
-
-// idOf returns the id of the n-th event from the end.
-func idOf(end time.Time, n int) string {
-	millis := (end.UnixMicro() - int64(n)*1_000_000/aSecond) / 1000
-	hex := fmt.Sprintf("%012x", millis)
-	return fmt.Sprintf("%s-%s-7000-8000-%012x", hex[:8], hex[8:], n)
 }
 
 func (s *situation) number(query string) (n int) {
