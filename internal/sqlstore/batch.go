@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/onward-go/outbox/persistence"
@@ -68,6 +69,33 @@ func encodeMarkers(markers []persistence.Marker) (string, error) {
 	}
 	text, err := json.Marshal(keys)
 	return string(text), err
+}
+
+// encodeArrays makes three arrays of PostgreSQL, as text, which every driver sends.
+func encodeArrays(markers []persistence.Marker) (micros, ids, handlers string) {
+	var m, i, h strings.Builder
+	for n, marker := range markers {
+		before := byte(',')
+		if n == 0 {
+			before = '{'
+		}
+		m.WriteByte(before)
+		m.WriteString(strconv.FormatInt(marker.Event.CreatedTime.UnixMicro(), 10))
+		i.WriteByte(before)
+		quoteElement(&i, marker.Event.ID)
+		h.WriteByte(before)
+		quoteElement(&h, marker.Handler)
+	}
+	return m.String() + "}", i.String() + "}", h.String() + "}"
+}
+
+// elements escapes what ends a quoted element of an array.
+var elements = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+func quoteElement(b *strings.Builder, text string) {
+	b.WriteByte('"')
+	_, _ = elements.WriteString(b, text) // a strings.Builder never fails
+	b.WriteByte('"')
 }
 
 // encodeSubscriptions puts each once, in the order in which all lock them.

@@ -42,6 +42,9 @@ type Dialect struct {
 	// isAnotherIncarnation reports the error of RecordMarker, with setsTransaction,
 	// that the server has crashed since.
 	isAnotherIncarnation func(error) bool
+	// listsKnown says that RecordMarkers takes arrays, and yields the markers that
+	// existed already instead of those that are new.
+	listsKnown bool
 	// partitions is how the tables are partitioned; nil where retention deletes
 	// rows.
 	partitions partitioning
@@ -135,7 +138,7 @@ type statements struct {
 	// idempotency
 	Incarnation    string // with setsTransaction
 	RecordMarker   string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
-	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate
+	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate or listsKnown
 	AppliedMarkers string // markers as JSON
 
 	// dedup keys

@@ -68,6 +68,9 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 	for i, n := range order {
 		sorted[i] = markers[n]
 	}
+	if s.cfg.Dialect.listsKnown {
+		return true, s.recordArrays(ctx, conn, sorted, order, recorded)
+	}
 	keys, err := encodeMarkers(sorted)
 	if err != nil {
 		return false, err
@@ -96,6 +99,23 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 		return err
 	})
 	return true, err
+}
+
+// recordArrays writes markers, sorted, of which order tells the places in recorded.
+func (s *Store) recordArrays(ctx context.Context, conn Conn, sorted []persistence.Marker, order []int, recorded []bool) error {
+	times, ids, handlers := encodeArrays(sorted)
+	known := map[persistence.Marker]bool{}
+	err := conn.Query(ctx, s.sql.RecordMarkers, s.withSettings(ctx, times, ids, handlers), func(scan func(...any) error) error {
+		var m persistence.Marker
+		err := scan(timestamp{&m.Event.CreatedTime}, &m.Event.ID, &m.Handler)
+		known[m.Key()] = true
+		return err
+	})
+	for i, m := range sorted {
+		twice := i > 0 && sorted[i-1].Key() == m.Key() // which is new once
+		recorded[order[i]] = err == nil && !twice && !(len(known) > 0 && known[m.Key()])
+	}
+	return err
 }
 
 // withSettings adds those of the transaction, where the statement takes any.

@@ -28,6 +28,7 @@ var Postgres = &Dialect{
 	},
 	isTransient:          postgresIsTransient,
 	lacksPrivilege:       func(err error) bool { return sqlState(err) == "42501" },
+	listsKnown:           true,
 	setsTransaction:      true,
 	isAnotherIncarnation: func(err error) bool { return sqlState(err) == "22023" }, // a parameter has an invalid value
 	namesHoldouts:        true,
@@ -177,14 +178,21 @@ INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handle
 VALUES ($1::timestamptz, $2::text, concat($3::text, ` + settings("$4", "$5") + `))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
-		// What sets the transaction is left out unless it is read.
+		// What sets the transaction is left out unless it is read. Seldom does one
+		// exist already, so those are what it yields; EXCEPT finds them by hashing,
+		// however wrong the planner is about the length of an array.
 		RecordMarkers: `
-WITH settings AS MATERIALIZED (SELECT concat(` + settings("$2", "$3") + `) AS nothing)
-INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
-SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler || settings.nothing
-FROM settings, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
-ON CONFLICT (created_time, event_id, handler) DO NOTHING
-RETURNING created_time, event_id, handler`,
+WITH settings AS MATERIALIZED (SELECT concat(` + settings("$4", "$5") + `) AS nothing),
+k AS MATERIALIZED (
+  SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond' AS created_time, k.id, k.handler
+  FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[]) AS k(micros, id, handler)
+), recorded AS (
+  INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
+  SELECT k.created_time, k.id, k.handler || settings.nothing FROM settings, k
+  ON CONFLICT (created_time, event_id, handler) DO NOTHING
+  RETURNING created_time, event_id, handler
+)
+SELECT created_time, id, handler FROM k EXCEPT SELECT created_time, event_id, handler FROM recorded`,
 
 		AppliedMarkers: `
 SELECT k.number

@@ -116,16 +116,21 @@ ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- RecordMarkers
 WITH settings AS MATERIALIZED (SELECT concat(left(CASE
-    WHEN $2::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $2::bigint * interval '1 ms', true)
-    THEN set_config('idle_in_transaction_session_timeout', $2::bigint::text, true)
+    WHEN $4::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $4::bigint * interval '1 ms', true)
+    THEN set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
   END, 0),
-  left(CASE WHEN $3::text <> '' THEN set_config('synchronous_commit',
-    CASE WHEN $3::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)) AS nothing)
-INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond', k.id, k.handler || settings.nothing
-FROM settings, json_to_recordset($1::json) AS k(micros bigint, id text, handler text)
-ON CONFLICT (created_time, event_id, handler) DO NOTHING
-RETURNING created_time, event_id, handler
+  left(CASE WHEN $5::text <> '' THEN set_config('synchronous_commit',
+    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)) AS nothing),
+k AS MATERIALIZED (
+  SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond' AS created_time, k.id, k.handler
+  FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[]) AS k(micros, id, handler)
+), recorded AS (
+  INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
+  SELECT k.created_time, k.id, k.handler || settings.nothing FROM settings, k
+  ON CONFLICT (created_time, event_id, handler) DO NOTHING
+  RETURNING created_time, event_id, handler
+)
+SELECT created_time, id, handler FROM k EXCEPT SELECT created_time, event_id, handler FROM recorded
 
 -- AppliedMarkers
 SELECT k.number
