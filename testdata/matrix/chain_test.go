@@ -117,7 +117,7 @@ func TestATransactionEndsAsTheNextBegins(t *testing.T) {
 	for _, aggregates := range []int{1, n} {
 		t.Run(fmt.Sprint(aggregates, "aggregates"), func(t *testing.T) {
 			onPipelines(t, func(t *testing.T, c chained, pool *pgxpool.Pool, sent *flights) {
-				d := events.NewDispatcher(c, c, c, c, events.WithConcurrency(1))
+				d := events.NewDispatcher(c, c, c.outbox, c, events.WithConcurrency(1))
 				require.NoError(t, d.Subscribe("t", "note", func(ctx context.Context, evt events.Event) error { return c.note(ctx, evt.ID) }))
 				publishTo(t, c, n, aggregates)
 				before := sent.Load()
