@@ -14,9 +14,22 @@ import (
 // followed: it can still commit, no result is left open, and statements are
 // prepared by their text, as pgx does unless it is told otherwise.
 func Ready(conn *pgx.Conn) bool {
-	return conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
-		conn.PgConn().TxStatus() == 'T' && !conn.PgConn().IsBusy()
+	return conn.PgConn().TxStatus() == 'T' && !conn.PgConn().IsBusy() && prepares(conn)
 }
+
+// prepares reports whether pgx prepares statements on a connection. It is noted
+// there, since to ask is to copy the whole configuration.
+func prepares(conn *pgx.Conn) bool {
+	notes := conn.PgConn().CustomData()
+	known, asked := notes[noted].(bool)
+	if !asked {
+		known = conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+		notes[noted] = known
+	}
+	return known
+}
+
+const noted = "github.com/onward-go/outbox/internal/pgpipeline"
 
 // Follow commits the transaction that is open on a connection, begins another
 // one, and runs a statement in it, all in one round trip. It returns how many rows
