@@ -23,7 +23,8 @@ type delivery struct {
 	due       time.Time     // before it is not tried again
 	counted   bool          // the try that runs is among the failures already
 	exhausted bool          // what is left to do is the dead letter
-	took      time.Duration // the last try, if somebody is to be told; while it runs, less the time at its end
+	began     time.Time     // the last try, if somebody is to be told how long it
+	took      time.Duration // took
 	exited    error         // the try that the handler has ended together with the goroutine
 }
 
@@ -62,7 +63,7 @@ func (t *term) delivered(e *entry) (settled bool, again time.Time) {
 func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
 	if err := dl.exited; err != nil {
 		dl.exited = nil
-		t.stopWatch(dl)
+		dl.took = since(dl.began)
 		return t.fail(r, dl, true, err)
 	}
 	if t.stopping() {
@@ -86,7 +87,7 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 
 // tried decides what came of a try. It reports whether that settled the delivery.
 func (t *term) tried(r persistence.Record, dl *delivery, entered bool, err error) (settled bool) {
-	t.stopWatch(dl)
+	dl.took = since(dl.began)
 	if err == nil {
 		if entered {
 			t.d.tellOf(ofDelivered, &r, dl, nil)
@@ -115,7 +116,7 @@ type atomically func(ctx context.Context, fn func(context.Context) error) error
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered bool, err error) {
 	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
-	t.startWatch(dl)
+	dl.began = t.d.now()
 	return t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
 		if err != nil {

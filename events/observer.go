@@ -163,19 +163,6 @@ func since(began time.Time) (took time.Duration) {
 	return took
 }
 
-// startWatch begins to measure a try, and stopWatch ends it.
-func (t *term) startWatch(dl *delivery) {
-	if t.d.observed() {
-		dl.took = -time.Since(t.began)
-	}
-}
-
-func (t *term) stopWatch(dl *delivery) {
-	if t.d.observed() {
-		dl.took += time.Since(t.began)
-	}
-}
-
 // see notes by how much the database's clock is ahead of this one.
 func (d *Dispatcher) see(clock time.Time) { d.ahead.Store(int64(time.Until(clock))) }
 

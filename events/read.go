@@ -177,13 +177,14 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 // asks only for events that a former holder may have delivered, as long as it finds
 // some: a marker that it does not know of still stops the handler.
 func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
-	entries = slices.Clone(entries)
 	meets := t.meets.Load() || t.lease.Unclean
-	entries = slices.DeleteFunc(entries, func(e *entry) bool {
-		return e.found == nil && (!meets || e.at.CreatedTime.After(t.clock))
-	})
+	var asked []*entry
 	var markers []persistence.Marker
 	for _, e := range entries {
+		if e.found == nil && (!meets || e.at.CreatedTime.After(t.clock)) {
+			continue
+		}
+		asked = append(asked, e)
 		for _, dl := range e.pending {
 			markers = append(markers, dl.marker)
 		}
@@ -196,7 +197,7 @@ func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
 		return err
 	}
 	t.meets.Store(slices.Contains(applied, true))
-	for _, e := range entries {
+	for _, e := range asked {
 		left := e.pending[:0]
 		for i, dl := range e.pending {
 			if applied[i] {
