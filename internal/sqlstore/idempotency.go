@@ -27,12 +27,12 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	if len(markers) > 1 {
 		known, err := s.recordMany(ctx, conn, markers, recorded)
 		if known || err != nil {
-			return recorded, s.failed(s.recorded(err), "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
+			return recorded, s.failed(s.afterCrash(err), "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
 		}
 	}
 	for _, i := range inOrder(markers) {
 		if recorded[i], err = s.recordOne(ctx, conn, markers[i]); err != nil {
-			return nil, s.failed(s.recorded(err), "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
+			return nil, s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
 		}
 	}
 	return recorded, nil
@@ -111,11 +111,15 @@ func (s *Store) recordArrays(ctx context.Context, conn Conn, sorted []persistenc
 		known[m.Key()] = true
 		return err
 	})
-	for i, m := range sorted {
-		twice := i > 0 && sorted[i-1].Key() == m.Key() // which is new once
-		recorded[order[i]] = err == nil && !twice && !(len(known) > 0 && known[m.Key()])
+	if err != nil {
+		return err
 	}
-	return err
+	for i, m := range sorted {
+		key := m.Key()
+		recorded[order[i]] = !known[key]
+		known[key] = true // one that is given twice is new once
+	}
+	return nil
 }
 
 // withSettings adds those of the transaction, where the statement takes any.
@@ -140,8 +144,9 @@ func (s *Store) asynchronous(ctx context.Context) string {
 
 const anyIncarnation = "any"
 
-// recorded tells what the error of a statement that records markers means.
-func (s *Store) recorded(err error) error {
+// afterCrash makes the lease's loss of the error with which a statement that records
+// markers refuses another life of the server.
+func (s *Store) afterCrash(err error) error {
 	if err != nil && s.cfg.AsynchronousCommit && s.cfg.Dialect.isAnotherIncarnation(err) {
 		return fmt.Errorf("%w: the server has crashed, and may have lost what was committed asynchronously: %w", persistence.ErrLeaseLost, err)
 	}

@@ -1,5 +1,7 @@
 package sqlstore
 
+import "strings"
+
 // inspectStatements are those of operators. A range goes from the first
 // position, which belongs to it, to the second one.
 type inspectStatements struct {
@@ -12,42 +14,37 @@ type inspectStatements struct {
 	LoadFailures      string // dispatcher, time, id
 }
 
+// forwards and backwards make a statement of one for both orders.
+func forwards(text string) string  { return strings.ReplaceAll(text, "{desc}", "") }
+func backwards(text string) string { return strings.ReplaceAll(text, "{desc}", " DESC") }
+
+const (
+	postgresRange = `
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time{desc}, id{desc}) AS number, created_time, id FROM (
+    SELECT created_time, id FROM {schema}"{prefix}outbox"
+    WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+    ORDER BY created_time{desc}, id{desc} LIMIT $5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1`
+
+	postgresRecords = `
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $10::boolean THEN ''::bytea ELSE payload END
+FROM {schema}"{prefix}outbox"
+WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
+  AND ($5::text = '' OR id = $5) AND ($6::text = '' OR event_type = $6) AND ($7::text = '' OR account_id = $7)
+  AND ($8::text = '' OR aggregate_type = $8) AND ($9::text = '' OR aggregate_id = $9)
+ORDER BY created_time{desc}, id{desc} LIMIT $11`
+)
+
 var postgresInspect = inspectStatements{
 	// Keys alone, from the index; created_time on its own is for partition
 	// pruning, as in ReadAfter.
-	EndOfRange: `
-SELECT number, created_time, id FROM (
-  SELECT row_number() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
-    SELECT created_time, id FROM {schema}"{prefix}outbox"
-    WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
-    ORDER BY created_time, id LIMIT $5
-  ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
+	EndOfRange:   forwards(postgresRange),
+	StartOfRange: backwards(postgresRange),
 
-	StartOfRange: `
-SELECT number, created_time, id FROM (
-  SELECT row_number() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
-    SELECT created_time, id FROM {schema}"{prefix}outbox"
-    WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
-    ORDER BY created_time DESC, id DESC LIMIT $5
-  ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
-
-	SelectRecords: `
-SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $10::boolean THEN ''::bytea ELSE payload END
-FROM {schema}"{prefix}outbox"
-WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
-  AND ($5::text = '' OR id = $5) AND ($6::text = '' OR event_type = $6) AND ($7::text = '' OR account_id = $7)
-  AND ($8::text = '' OR aggregate_type = $8) AND ($9::text = '' OR aggregate_id = $9)
-ORDER BY created_time, id LIMIT $11`,
-
-	SelectRecordsBack: `
-SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN $10::boolean THEN ''::bytea ELSE payload END
-FROM {schema}"{prefix}outbox"
-WHERE created_time >= $1 AND (created_time, id) >= ($1, $2) AND created_time <= $3 AND (created_time, id) < ($3, $4)
-  AND ($5::text = '' OR id = $5) AND ($6::text = '' OR event_type = $6) AND ($7::text = '' OR account_id = $7)
-  AND ($8::text = '' OR aggregate_type = $8) AND ($9::text = '' OR aggregate_id = $9)
-ORDER BY created_time DESC, id DESC LIMIT $11`,
+	SelectRecords:     forwards(postgresRecords),
+	SelectRecordsBack: backwards(postgresRecords),
 
 	AppliedHandlers: `
 SELECT handler FROM {schema}"{prefix}outbox_idempotency" WHERE created_time = $1 AND event_id = $2 ORDER BY handler`,
@@ -57,43 +54,33 @@ SELECT created_time, event_id, handler, attempts, last_error, next_time
 FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 ORDER BY handler`,
 }
 
-var mysqlInspect = inspectStatements{
-	EndOfRange: `
+const (
+	mysqlRange = `
 SELECT number, CAST(created_time AS CHAR), id FROM (
-  SELECT ROW_NUMBER() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
+  SELECT ROW_NUMBER() OVER (ORDER BY created_time{desc}, id{desc}) AS number, created_time, id FROM (
     SELECT created_time, id FROM {prefix}outbox
     WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
-    ORDER BY created_time, id LIMIT ?5
+    ORDER BY created_time{desc}, id{desc} LIMIT ?5
   ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
+) AS numbered ORDER BY number DESC LIMIT 1`
 
-	StartOfRange: `
-SELECT number, CAST(created_time AS CHAR), id FROM (
-  SELECT ROW_NUMBER() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
-    SELECT created_time, id FROM {prefix}outbox
-    WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
-    ORDER BY created_time DESC, id DESC LIMIT ?5
-  ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
+	mysqlRecords = `
+SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
+FROM {prefix}outbox AS e
+WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
+  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
+  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
+  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
+ORDER BY e.created_time{desc}, e.id{desc} LIMIT ?11`
+)
+
+var mysqlInspect = inspectStatements{
+	EndOfRange:   forwards(mysqlRange),
+	StartOfRange: backwards(mysqlRange),
 
 	// A collation pads what it compares, as in ListDeadLetters.
-	SelectRecords: `
-SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
-FROM {prefix}outbox AS e
-WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
-  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
-  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
-  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
-ORDER BY e.created_time, e.id LIMIT ?11`,
-
-	SelectRecordsBack: `
-SELECT CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN '' ELSE payload END
-FROM {prefix}outbox AS e
-WHERE created_time >= ?1 AND (created_time > ?1 OR id >= ?2) AND created_time <= ?3 AND (created_time < ?3 OR id < ?4)
-  AND (LENGTH(?5) = 0 OR CAST(id AS BINARY) = ?5) AND (LENGTH(?6) = 0 OR CAST(event_type AS BINARY) = ?6)
-  AND (LENGTH(?7) = 0 OR CAST(account_id AS BINARY) = ?7) AND (LENGTH(?8) = 0 OR CAST(aggregate_type AS BINARY) = ?8)
-  AND (LENGTH(?9) = 0 OR CAST(aggregate_id AS BINARY) = ?9)
-ORDER BY e.created_time DESC, e.id DESC LIMIT ?11`,
+	SelectRecords:     forwards(mysqlRecords),
+	SelectRecordsBack: backwards(mysqlRecords),
 
 	AppliedHandlers: `
 SELECT handler FROM {prefix}outbox_idempotency WHERE created_time = ?1 AND event_id = ?2 ORDER BY handler`,
@@ -103,40 +90,31 @@ SELECT CAST(created_time AS CHAR), event_id, handler, attempts, last_error, CAST
 FROM {prefix}outbox_attempts WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 ORDER BY handler`,
 }
 
+const (
+	sqliteRange = `
+SELECT number, created_time, id FROM (
+  SELECT row_number() OVER (ORDER BY created_time{desc}, id{desc}) AS number, created_time, id FROM (
+    SELECT created_time, id FROM "{prefix}outbox"
+    WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+    ORDER BY created_time{desc}, id{desc} LIMIT ?5
+  ) AS k
+) AS numbered ORDER BY number DESC LIMIT 1`
+
+	sqliteRecords = `
+SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN x'' ELSE payload END
+FROM "{prefix}outbox"
+WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
+  AND (?5 = '' OR id = ?5) AND (?6 = '' OR event_type = ?6) AND (?7 = '' OR account_id = ?7)
+  AND (?8 = '' OR aggregate_type = ?8) AND (?9 = '' OR aggregate_id = ?9)
+ORDER BY created_time{desc}, id{desc} LIMIT ?11`
+)
+
 var sqliteInspect = inspectStatements{
-	EndOfRange: `
-SELECT number, created_time, id FROM (
-  SELECT row_number() OVER (ORDER BY created_time, id) AS number, created_time, id FROM (
-    SELECT created_time, id FROM "{prefix}outbox"
-    WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
-    ORDER BY created_time, id LIMIT ?5
-  ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
+	EndOfRange:   forwards(sqliteRange),
+	StartOfRange: backwards(sqliteRange),
 
-	StartOfRange: `
-SELECT number, created_time, id FROM (
-  SELECT row_number() OVER (ORDER BY created_time DESC, id DESC) AS number, created_time, id FROM (
-    SELECT created_time, id FROM "{prefix}outbox"
-    WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
-    ORDER BY created_time DESC, id DESC LIMIT ?5
-  ) AS k
-) AS numbered ORDER BY number DESC LIMIT 1`,
-
-	SelectRecords: `
-SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN x'' ELSE payload END
-FROM "{prefix}outbox"
-WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
-  AND (?5 = '' OR id = ?5) AND (?6 = '' OR event_type = ?6) AND (?7 = '' OR account_id = ?7)
-  AND (?8 = '' OR aggregate_type = ?8) AND (?9 = '' OR aggregate_id = ?9)
-ORDER BY created_time, id LIMIT ?11`,
-
-	SelectRecordsBack: `
-SELECT created_time, id, account_id, aggregate_type, aggregate_id, event_type, CASE WHEN ?10 THEN x'' ELSE payload END
-FROM "{prefix}outbox"
-WHERE (created_time, id) >= (?1, ?2) AND (created_time, id) < (?3, ?4)
-  AND (?5 = '' OR id = ?5) AND (?6 = '' OR event_type = ?6) AND (?7 = '' OR account_id = ?7)
-  AND (?8 = '' OR aggregate_type = ?8) AND (?9 = '' OR aggregate_id = ?9)
-ORDER BY created_time DESC, id DESC LIMIT ?11`,
+	SelectRecords:     forwards(sqliteRecords),
+	SelectRecordsBack: backwards(sqliteRecords),
 
 	AppliedHandlers: `
 SELECT handler FROM "{prefix}outbox_idempotency" WHERE created_time = ?1 AND event_id = ?2 ORDER BY handler`,

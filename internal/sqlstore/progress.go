@@ -21,7 +21,7 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		return s.saveChecked(ctx, lease, progress)
 	}
 	if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
-		return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+		return err
 	}
 	if len(progress.CaughtUp) == 0 {
 		return s.saveCursor(ctx, conn, lease, progress)
@@ -60,11 +60,12 @@ func (s *Store) saveChecked(ctx context.Context, lease persistence.Lease, progre
 				s.table, lease.Dispatcher, persistence.ErrLeaseLost, m.Handler, m.Event)
 		}
 		if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
-			return s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+			return err
 		}
 		return s.saveCaughtUp(ctx, conn, lease, progress)
 	})
 }
+
 func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	to := progress.Cursor
 	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count)
@@ -73,7 +74,10 @@ func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lea
 
 // saveBefore writes what goes before the cursor. Without the lease it writes
 // nothing, and leaves it to the cursor to say so.
-func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
+func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) (err error) {
+	defer func() {
+		err = s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
+	}()
 	if len(progress.Settled) > 0 {
 		keys, err := encodeMarkers(progress.Settled)
 		if err != nil {
