@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+
+	"github.com/onward-go/outbox/internal/pgxtest"
 )
 
 // enough connections for any test that sets no limit.
@@ -19,20 +19,10 @@ const enough = 40
 // connections.
 func PgxPool(t testing.TB, db *sql.DB) *pgxpool.Pool {
 	t.Helper()
-	conn, err := db.Conn(t.Context())
+	config, err := pgxtest.Config(t.Context(), db)
 	require.NoError(t, err)
-	var config *pgx.ConnConfig
-	require.NoError(t, conn.Raw(func(driver any) error {
-		config = driver.(*stdlib.Conn).Conn().Config()
-		return nil
-	}))
-	require.NoError(t, conn.Close())
-	config.OnNotification = nil // it is that connection's
-	pool, err := pgxpool.ParseConfig(config.ConnString())
-	require.NoError(t, err)
-	pool.ConnConfig = config
-	pool.MaxConns = int32(cmp.Or(db.Stats().MaxOpenConnections, enough))
-	return openPgx(t, pool)
+	config.MaxConns = cmp.Or(config.MaxConns, enough)
+	return openPgx(t, config)
 }
 
 // openPgx opens a pool, and closes it at the end of the test, when all of its

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/gorm"
 
 	"github.com/onward-go/outbox/gormtx"
 	"github.com/onward-go/outbox/internal/facetest"
+	"github.com/onward-go/outbox/internal/pgxtest"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/pgxtx"
 	"github.com/onward-go/outbox/sqltx"
@@ -112,27 +111,9 @@ func pgxPool(db *gorm.DB) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pool.Conn(ctx)
+	config, err := pgxtest.Config(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	var config *pgx.ConnConfig
-	if err := conn.Raw(func(driver any) error {
-		of, ok := driver.(*stdlib.Conn)
-		if !ok {
-			return fmt.Errorf("pgxtx is for PostgreSQL, this is %s", db.Name())
-		}
-		config = of.Conn().Config()
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	config.OnNotification = nil // it is that connection's
-	own, err := pgxpool.ParseConfig(config.ConnString())
-	if err != nil {
-		return nil, err
-	}
-	own.ConnConfig, own.MaxConns = config, int32(pool.Stats().MaxOpenConnections)
-	return pgxpool.NewWithConfig(ctx, own)
+	return pgxpool.NewWithConfig(ctx, config)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/onward-go/outbox/cmd/outboxctl/internal/why"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -64,12 +65,7 @@ the list. With --json each event is a line of its own. Payloads are shown with
 
 // listedEvent is an event as it is listed.
 type listedEvent struct {
-	CreatedTime   time.Time `json:"created_time"`
-	ID            string    `json:"id"`
-	Type          string    `json:"event_type"`
-	AccountID     string    `json:"account_id"`
-	AggregateType string    `json:"aggregate_type"`
-	AggregateID   string    `json:"aggregate_id"`
+	why.Event
 	*payload
 }
 
@@ -102,7 +98,7 @@ func (p *payload) String() string {
 }
 
 func (t *tail) listed(r persistence.Record) listedEvent {
-	e := listedEvent{r.CreatedTime, r.ID, r.EventType, r.AccountID, r.AggregateType, r.AggregateID, nil}
+	e := listedEvent{Event: *why.EventOf(r)}
 	if t.payload {
 		e.payload = payloadOf(r.Payload)
 	}

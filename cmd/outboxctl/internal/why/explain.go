@@ -51,7 +51,7 @@ func Explain(ctx context.Context, store Store, question Question) (Report, error
 	case err != nil:
 		return q.report, err
 	case found:
-		q.report.Event = eventOf(record)
+		q.report.Event = EventOf(record)
 		err = q.explainFound(ctx, record)
 	default:
 		err = q.explainMissing(ctx)

@@ -16,7 +16,7 @@ func (q *inquiry) explainMissing(ctx context.Context) error {
 		return err
 	}
 	if len(letters) > 0 {
-		q.report.Event = eventOf(letters[0].Record)
+		q.report.Event = EventOf(letters[0].Record)
 		for _, l := range letters {
 			q.report.Handlers = append(q.report.Handlers, ofLetter(l))
 		}

@@ -52,7 +52,8 @@ type Event struct {
 	AggregateID   string    `json:"aggregate_id"`
 }
 
-func eventOf(r persistence.Record) *Event {
+// EventOf returns the event of a record.
+func EventOf(r persistence.Record) *Event {
 	return &Event{r.CreatedTime, r.ID, r.EventType, r.AccountID, r.AggregateType, r.AggregateID}
 }
 
