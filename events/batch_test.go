@@ -127,6 +127,24 @@ func TestABatchHandlerGetsWhatWaits(t *testing.T) {
 	}
 }
 
+func TestBatchesSideBySideAreFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied batches
+		apply := applied.handler(nil)
+		d := newBatchDispatcher(t, store, func(ctx context.Context, evts []events.Event) error {
+			time.Sleep(time.Second)
+			return apply(ctx, evts)
+		}, events.WithConcurrency(4), events.WithBatchSize(200))
+		publishMany(t, store, 4000, 4000)
+		r := pollEvery(t, time.Minute, d, func(err error) { t.Error(err) }) // reads fewer at a time
+		elapse(time.Minute)
+		require.Len(t, applied.all(), 4000)
+		require.LessOrEqual(t, len(applied.sizes()), 4000/200+4, "only the first ones are smaller: %v", applied.sizes())
+		r.stop()
+	})
+}
+
 // countingTransactor counts transactions, and may refuse to begin any.
 type countingTransactor struct {
 	persistence.Transactor

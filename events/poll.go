@@ -144,7 +144,7 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	ready := func(now load) bool {
-		return more && now.queued < p.batch && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
+		return more && now.queued < max(p.batch, t.ahead) && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
 	}
 	defer t.lanes.stopAwaiting() // ready looks at what the caller changes
 	for {

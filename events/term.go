@@ -42,6 +42,7 @@ type term struct {
 	careful  int         // so many more events may be what ended the former process
 
 	lanes   *lanes
+	ahead   int    // so many events are to wait, for batches side by side to be full
 	changed signal // somebody waits for it: see lanes.await
 	window  window
 	saved   persistence.Cursor // window.low, when it was last saved
@@ -141,6 +142,9 @@ func (t *term) resume(ctx context.Context) error {
 	t.handlers = map[string][]*served{}
 	for i, s := range subscriptions {
 		t.handlers[s.eventType] = append(t.handlers[s.eventType], &served{s, states[i]})
+		if s.batch != nil {
+			t.ahead = (d.width() + 1) * d.batchSize
+		}
 		behind := states[i].Behind
 		if behind == nil {
 			continue
