@@ -4,38 +4,48 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/onward-go/outbox/events"
 )
 
+// shares are parts of the counters. Each batch by hand has one for itself, so that
+// no two meet at a counter, as no two of a dispatcher do.
+type shares chan int
+
+// parts are as many as batches run at once.
+const parts = 16
+
+func newShares() shares {
+	s := make(shares, parts)
+	for part := range parts {
+		s <- part
+	}
+	return s
+}
+
+// anyCounter returns one of a share.
+func (shares) anyCounter(part int) int { return anyCounter()%(counters/parts)*parts + part }
+
 // rowsByHand is a batch as a handler can be at best that updates row by row: with no
 // library, no markers, and nothing to read.
 func (b *benchmark) rowsByHand() operation {
+	free := newShares()
 	return func(ctx context.Context) (int, error) {
-		counters := make([]int, batchOfRows)
-		for i := range counters {
-			counters[i] = anyCounter()
-		}
-		slices.Sort(counters) // so that two batches do not deadlock
+		part := <-free
+		defer func() { free <- part }()
 		updates := make([]statement, batchOfRows)
-		for i, counter := range counters {
-			updates[i] = b.update(counter)
+		for i := range updates {
+			updates[i] = b.update(free.anyCounter(part))
 		}
 		return batchOfRows, b.hand.transaction(ctx, updates...)
 	}
 }
 
 // setsByHand is a batch at best whose handler works in sets: the markers in one
-// statement and the changes in another. No two batches meet at a counter.
+// statement and the changes in another.
 func (b *benchmark) setsByHand() operation {
-	const parts = 16
-	free := make(chan int, parts)
-	for part := range parts {
-		free <- part
-	}
+	free := newShares()
 	return func(ctx context.Context) (int, error) {
 		part := <-free
 		defer func() { free <- part }()
@@ -43,11 +53,11 @@ func (b *benchmark) setsByHand() operation {
 		totals := map[int]int{}
 		for i := range ids {
 			ids[i] = events.NewID()
-			totals[anyCounter()%(counters/parts)*parts+part]++
+			totals[free.anyCounter(part)]++
 		}
 		changes := make([]change, 0, len(totals))
-		for _, counter := range slices.Sorted(maps.Keys(totals)) {
-			changes = append(changes, change{ID: strconv.Itoa(counter), N: totals[counter]})
+		for counter, total := range totals {
+			changes = append(changes, change{ID: strconv.Itoa(counter), N: total})
 		}
 		marks, err := json.Marshal(ids)
 		updates, err2 := json.Marshal(changes)
@@ -59,8 +69,10 @@ func (b *benchmark) setsByHand() operation {
 	}
 }
 
-// batchOfSets is how many events a batch has whose handler works in sets.
-const batchOfSets = 1000
+// batchOfSets is how many events a batch has whose handler works in sets: so many
+// that each of the lanes finds as many in the dispatcher's window.
+const batchOfSets = 500
 
-// batchOfRows is how many events a batch has whose handler updates row by row.
-const batchOfRows = 500
+// batchOfRows is how many events a batch has whose handler updates row by row: the
+// default, and that of watermill-sql.
+const batchOfRows = 100

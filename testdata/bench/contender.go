@@ -42,6 +42,13 @@ type discipline struct {
 	loop func(b *benchmark) operation
 }
 
+func (d discipline) pairs() int {
+	if d.batchSize > 1 {
+		return pairsOfBatches
+	}
+	return pairs
+}
+
 // engine delivers events to a handler that changes the effect of each, in a
 // transaction, and adds it to the gate's number of those handled.
 type engine interface {

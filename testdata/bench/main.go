@@ -60,7 +60,7 @@ func main() {
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
 	flag.DurationVar(&s.hold, "open", 30*time.Second, "how long one producer keeps its transaction open")
 	flag.IntVar(&s.pace, "pace", 10, "transactions a second of each of the 15 producers beside it")
-	flag.BoolVar(&s.flushes, "flushes", true, "measure on a PostgreSQL that flushes to disk what it commits, as one in production does")
+	flag.BoolVar(&s.flushes, "flushes", true, "measure on servers that flush to disk what they commit, as those in production do")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention,why", "what to measure")
 	profile := flag.String("profile", "", "where to write a CPU profile")
@@ -129,10 +129,10 @@ func run(ctx context.Context, name string, chosen []string, s settings) error {
 	return nil
 }
 
-// startServer starts a server, on PostgreSQL one that flushes, if it is to.
+// startServer starts a server, one that flushes if it is to.
 func startServer(ctx context.Context, kind *servers.Kind, flushes bool) (*servers.Server, error) {
-	if flushes && kind == servers.Postgres {
-		return servers.StartOwn(ctx, servers.PostgresDurable)
+	if flushes {
+		return servers.StartOwn(ctx, kind.Flushing())
 	}
 	return servers.Start(ctx, kind)
 }
@@ -189,7 +189,7 @@ func measurePublish(ctx context.Context, f family, server *servers.Server, s set
 				return 0, err
 			}
 			defer p.close()
-			return compare(ctx, s.duration, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
+			return compare(ctx, s.duration, pairs, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
 		}); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func measureFlush(ctx context.Context, f family, server *servers.Server, s setti
 	if s.flushes {
 		return measureEngine("flush")(ctx, f, server, s)
 	}
-	durable, err := servers.StartOwn(ctx, servers.PostgresDurable)
+	durable, err := servers.StartOwn(ctx, servers.Postgres.Flushing())
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 const (
 	// counters is the number of aggregates that producers change. There are
 	// enough for them seldom to meet.
-	counters = 500
+	counters = 1000
 )
 
 // benchmark is an outbox with tables of its own, and the same tables by hand.

@@ -30,8 +30,8 @@ func ours(f face, servers []string) contender {
 		disciplines: []discipline{
 			single,
 			producing,
-			dispatcherOf(f, "batch-rows", 30_000, batchOfRows, (*dispatcher).rows),
-			dispatcherOf(f, "batch-sets", 120_000, batchOfSets, (*dispatcher).sets),
+			dispatcherOf(f, "batch-rows", 15_000, batchOfRows, (*dispatcher).rows),
+			dispatcherOf(f, "batch-sets", 60_000, batchOfSets, (*dispatcher).sets),
 		},
 		publisher: func(_ context.Context, b *benchmark, concurrency int) (publisher, error) {
 			o, err := f.open(b, concurrency)
@@ -51,8 +51,8 @@ func withGORM(c contender) contender {
 			return []statement{b.mark(events.NewID()), b.update(anyCounter())}
 		})
 	}}
-	rows := discipline{figure: "batch-rows", name: "by-hand", loop: (*benchmark).rowsByHand}
-	sets := discipline{figure: "batch-sets", name: "by-hand", loop: (*benchmark).setsByHand}
+	rows := discipline{figure: "batch-rows", name: "by-hand", batchSize: batchOfRows, loop: (*benchmark).rowsByHand}
+	sets := discipline{figure: "batch-sets", name: "by-hand", batchSize: batchOfSets, loop: (*benchmark).setsByHand}
 	c.disciplines = append(c.disciplines, bare, rows, sets,
 		dispatcherOf(gormFace, "flush", 5000, 1, (*dispatcher).single),
 		dispatcherOf(gormFaceAsync, "flush", 5000, 1, (*dispatcher).single))

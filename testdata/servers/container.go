@@ -20,6 +20,9 @@ type containerSpec struct {
 	port string // inside, such as "5432/tcp"
 	env  map[string]string
 	cmd  []string
+	// listen are further arguments, for a server that shares the host's network:
+	// it listens on this port of the loopback interface.
+	listen func(port int) []string
 	// dsn returns the administrator's DSN.
 	dsn func(host string, port int) string
 }
@@ -56,17 +59,17 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 		return nil, err
 	}
 	spec := kind.engine.container()
+	reach := d.reach(spec, port)
 	c, err := testcontainers.Run(ctx, image,
 		testcontainers.WithNoStart(),
 		testcontainers.WithEnv(spec.env),
-		testcontainers.WithCmd(spec.cmd...),
-		testcontainers.WithExposedPorts(spec.port),
+		testcontainers.WithCmd(append(spec.cmd, reach.args...)...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: owner.Name()}),
 		testcontainers.WithConfigModifier(func(c *container.Config) {
 			c.StopSignal = strconv.Itoa(int(kind.stopSignal))
 		}),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
-			h.PortBindings = publish(spec.port, d.host, port)
+			h.NetworkMode, h.PortBindings = reach.mode, reach.bindings
 			h.ShmSize = 256 << 20 // the default is too small for parallel queries
 		}),
 	)
@@ -79,6 +82,23 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 		return nil, fmt.Errorf("container of %s: %w", image, err)
 	}
 	return s, nil
+}
+
+// reach is how clients reach a container.
+type reach struct {
+	mode     container.NetworkMode
+	bindings network.PortMap
+	args     []string
+}
+
+// reach lets the server listen on the host itself, where the daemon's host is this
+// one: Docker's proxy for published ports costs more than a small statement, and
+// would be measured with it. Otherwise it publishes the port.
+func (d *docker) reach(spec containerSpec, port int) reach {
+	if d.sharesNetwork {
+		return reach{mode: network.NetworkHost, args: spec.listen(port)}
+	}
+	return reach{bindings: publish(spec.port, d.host, port)}
 }
 
 // publish binds the container's port to a fixed port of the host, which stays

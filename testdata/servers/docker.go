@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/log"
@@ -23,6 +25,9 @@ const (
 type docker struct {
 	provider *testcontainers.DockerProvider
 	host     string // where published ports are reached
+	// sharesNetwork says that what listens on the host's loopback interface
+	// listens on ours.
+	sharesNetwork bool
 }
 
 // connectDocker connects once per process, since testcontainers reads its
@@ -84,7 +89,20 @@ func findDocker() (d *docker, err error) {
 	if host == "localhost" {
 		host = "127.0.0.1" // what we publish on, see publish
 	}
-	return &docker{provider: provider, host: host}, nil
+	info, err := provider.Client().Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &docker{provider: provider, host: host, sharesNetwork: sharesNetwork(host, info.Info)}, nil
+}
+
+// sharesNetwork reports whether a daemon's host network is that of this process. It
+// is not if the daemon is another machine's, or runs in a virtual machine or a
+// namespace of its own.
+func sharesNetwork(host string, info system.Info) bool {
+	ours, err := os.Hostname()
+	return host == "127.0.0.1" && err == nil && info.Name == ours &&
+		!slices.ContainsFunc(info.SecurityOptions, func(option string) bool { return strings.Contains(option, "rootless") })
 }
 
 // image returns an image for the kind, pulled or built if need be.

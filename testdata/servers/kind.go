@@ -47,7 +47,17 @@ type Kind struct {
 	// deathSignal ends the server at once when its parent has died.
 	deathSignal syscall.Signal
 
-	engine engine
+	engine  engine
+	flushes bool
+}
+
+// Flushing returns the kind whose servers flush to disk what they commit, as they
+// do in production and tests need not, for those who measure that. It is not among
+// [Kinds]: start it with [StartOwn].
+func (k *Kind) Flushing() *Kind {
+	flushing := *k
+	flushing.engine, flushing.flushes = k.engine.flushing(), true
+	return &flushing
 }
 
 // engine is what a kind of server does in its own way. A new kind is one entry
@@ -73,6 +83,8 @@ type engine interface {
 	// directory on 127.0.0.1 and the given port.
 	command(l *local) (program string, args []string)
 	localDSN(port int) string
+	// flushing returns the engine that flushes to disk what it commits.
+	flushing() engine
 }
 
 var kinds = []*Kind{Postgres, Postgres15, MySQL, MariaDB}
@@ -107,7 +119,7 @@ func (k *Kind) known() error {
 	if k == nil {
 		return fmt.Errorf("no kind of server given: use one that Kinds returns")
 	}
-	if k != PostgresDurable && !slices.Contains(kinds, k) {
+	if !k.flushes && !slices.Contains(kinds, k) {
 		_, err := Lookup(k.Name)
 		if err == nil {
 			err = fmt.Errorf("kind of server %q is a copy: use the one that Lookup returns", k.Name)

@@ -28,6 +28,8 @@ var MariaDB = &Kind{
 
 type mariadbServer struct{ mysqlClient }
 
+func (mariadbServer) flushing() engine { return mariadbServer{mysqlClient{durable: true}} }
+
 func (s mariadbServer) settings() []string {
 	return s.mysqlClient.settings("--binlog-format=ROW") // the default is a mixture
 }
@@ -49,10 +51,11 @@ func (s mariadbServer) probe(ctx context.Context, dsn string) (string, error) {
 
 func (s mariadbServer) container() containerSpec {
 	return containerSpec{
-		port: "3306/tcp",
-		env:  map[string]string{"MARIADB_ALLOW_EMPTY_ROOT_PASSWORD": "yes", "MARIADB_ROOT_HOST": "%"},
-		cmd:  append([]string{"mariadbd"}, s.settings()...),
-		dsn:  s.rootDSN,
+		port:   "3306/tcp",
+		env:    map[string]string{"MARIADB_ALLOW_EMPTY_ROOT_PASSWORD": "yes", "MARIADB_ROOT_HOST": "%"},
+		cmd:    append([]string{"mariadbd"}, s.settings()...),
+		listen: s.listen,
+		dsn:    s.rootDSN,
 	}
 }
 

@@ -29,6 +29,8 @@ var MySQL = &Kind{
 
 type mysqlServer struct{ mysqlClient }
 
+func (mysqlServer) flushing() engine { return mysqlServer{mysqlClient{durable: true}} }
+
 func (s mysqlServer) settings() []string {
 	return s.mysqlClient.settings(
 		"--mysqlx=OFF",
@@ -50,10 +52,11 @@ func (s mysqlServer) probe(ctx context.Context, dsn string) (string, error) {
 
 func (s mysqlServer) container() containerSpec {
 	return containerSpec{
-		port: "3306/tcp",
-		env:  map[string]string{"MYSQL_ALLOW_EMPTY_PASSWORD": "yes", "MYSQL_ROOT_HOST": "%"},
-		cmd:  append([]string{"mysqld"}, s.settings()...),
-		dsn:  s.rootDSN,
+		port:   "3306/tcp",
+		env:    map[string]string{"MYSQL_ALLOW_EMPTY_PASSWORD": "yes", "MYSQL_ROOT_HOST": "%"},
+		cmd:    append([]string{"mysqld"}, s.settings()...),
+		listen: s.listen,
+		dsn:    s.rootDSN,
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 // mysqlClient is what MySQL and MariaDB have in common for those who connect.
-type mysqlClient struct{}
+type mysqlClient struct {
+	durable bool
+}
 
 // errLockWait is the server's number for a lock that was not had in time.
 const errLockWait = 1205
@@ -138,32 +140,37 @@ func (mysqlClient) rootDSN(host string, port int) string {
 
 func (c mysqlClient) localDSN(port int) string { return c.rootDSN("127.0.0.1", port) }
 
-// settings are the arguments for both servers. A transaction is in the hands
-// of the operating system when it has been committed, which a killed process
-// survives; nothing waits for a disk.
-func (mysqlClient) settings(more ...string) []string {
-	return append([]string{
+// settings are the arguments for both servers. Unless it is to be durable, a
+// transaction is in the hands of the operating system when it has been committed,
+// which a killed process survives; nothing waits for a disk.
+func (c mysqlClient) settings(more ...string) []string {
+	settings := []string{
 		"--max-connections=300",
 		"--skip-name-resolve",
 		"--server-id=1",
 		"--log-bin=binlog",
-		"--sync-binlog=0",
-		"--innodb-flush-log-at-trx-commit=2",
-		"--innodb-flush-method=nosync",
-		"--innodb-doublewrite=OFF",
-	}, more...)
+	}
+	if c.durable { // as is the default, but for MariaDB's binary log
+		settings = append(settings, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
+	} else {
+		settings = append(settings, "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2",
+			"--innodb-flush-method=nosync", "--innodb-doublewrite=OFF")
+	}
+	return append(settings, more...)
 }
 
 // serve are the arguments with which a local server serves its directory.
-func (mysqlClient) serve(l *local) []string {
-	return []string{
+func (c mysqlClient) serve(l *local) []string {
+	return append([]string{
 		"--no-defaults", // must be the first
 		"--datadir=" + l.data(),
 		"--tmpdir=" + l.dir.path,
-		"--bind-address=127.0.0.1",
-		"--port=" + strconv.Itoa(l.port),
 		// In the data directory, by a name that no directory makes too long.
 		"--socket=server.sock",
 		"--pid-file=server.pid",
-	}
+	}, c.listen(l.port)...)
+}
+
+func (mysqlClient) listen(port int) []string {
+	return []string{"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(port)}
 }

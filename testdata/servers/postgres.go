@@ -49,22 +49,12 @@ var Postgres15 = &Kind{
 	engine:      postgres{major: "15"},
 }
 
-// PostgresDurable is [Postgres], but flushes what it commits to disk, for those
-// who measure that. It is not among [Kinds]: start it with [StartOwn].
-var PostgresDurable = durable(Postgres)
-
-func durable(k *Kind) *Kind {
-	d := *k
-	p := k.engine.(postgres)
-	p.durable = true
-	d.engine = p
-	return &d
-}
-
 type postgres struct {
 	major   string // the only version that will do, "" for any
 	durable bool
 }
+
+func (p postgres) flushing() engine { return postgres{major: p.major, durable: true} }
 
 // settings are the server's arguments.
 func (p postgres) settings() []string {
@@ -185,12 +175,17 @@ func (p postgres) container() containerSpec {
 	return containerSpec{
 		port: "5432/tcp",
 		// A password costs both sides thousands of hashes a connection.
-		env: map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust"},
-		cmd: append([]string{"postgres"}, p.settings()...),
+		env:    map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust"},
+		cmd:    append([]string{"postgres"}, p.settings()...),
+		listen: p.listen,
 		dsn: func(host string, port int) string {
 			return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", net.JoinHostPort(host, strconv.Itoa(port)))
 		},
 	}
+}
+
+func (postgres) listen(port int) []string {
+	return []string{"-c", "listen_addresses=127.0.0.1", "-c", "port=" + strconv.Itoa(port)}
 }
 
 func (p postgres) findPrograms() (string, error) {
@@ -234,14 +229,12 @@ func (postgres) initialise(ctx context.Context, l *local) error {
 }
 
 func (p postgres) command(l *local) (string, []string) {
-	return l.program("postgres"), append([]string{
+	return l.program("postgres"), slices.Concat([]string{
 		"-D", l.data(),
-		"-c", "listen_addresses=127.0.0.1",
-		"-c", "port=" + strconv.Itoa(l.port),
 		"-c", "unix_socket_directories=" + l.dir.path,
 		// In the data directory, which is removed even after a kill.
 		"-c", "dynamic_shared_memory_type=mmap",
-	}, p.settings()...)
+	}, p.listen(l.port), p.settings())
 }
 
 func (postgres) localDSN(port int) string {
