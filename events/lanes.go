@@ -260,6 +260,7 @@ func (l *lanes) close() {
 // load is what the lanes have before them.
 type load struct {
 	running int
+	ready   int // lanes that could run, but for the width
 	queued  int // entries that are not settled and not parked
 	bytes   int64
 	settled int64
@@ -274,4 +275,10 @@ func (l *lanes) load() load {
 	return l.now()
 }
 
-func (l *lanes) now() load { return load{l.running, l.queued, l.bytes, l.settled} }
+func (l *lanes) now() load {
+	ready := len(l.ready)
+	for _, waiting := range l.batches {
+		ready += len(waiting)
+	}
+	return load{l.running, ready, l.queued, l.bytes, l.settled}
+}

@@ -18,7 +18,8 @@ import (
 // it, Poll stands by, and takes over when the lease is released or expires. It
 // looks for new events at least once in an interval, sooner when there were some
 // a moment ago, and at once after [Dispatcher.Wake]; it reads batch events at a
-// time, without a pause as long as there are more. A failing event is tried
+// time, without a pause as long as there are more. While all lanes are busy and a
+// batch waits, it does not hurry: what it found would only wait, too. A failing event is tried
 // again after a back-off ([WithBackoff]), which delays nothing but the later
 // events of its aggregate. Beside that it replays dead letters that have been
 // requeued ([DeadLetters.Requeue]), one at a time.
@@ -141,10 +142,18 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 	if len(t.window.entries) > 0 || t.dirty() {
 		pause = min(pause, t.untilDue()) // the cursor is to be moved
 	}
+	ahead := max(p.batch, t.ahead)
+	busy := func(now load) bool {
+		return now.running == t.lanes.width && now.ready >= t.lanes.width && now.queued >= ahead
+	}
+	if busy(t.lanes.load()) {
+		// What was read now would only wait, in a window that each read counts.
+		pause, more = max(pause, saveEvery), true
+	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	ready := func(now load) bool {
-		return more && now.queued < max(p.batch, t.ahead) && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
+		return more && now.queued < ahead && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
 	}
 	defer t.lanes.stopAwaiting() // ready looks at what the caller changes
 	for {
@@ -156,7 +165,10 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 		case <-timer.C:
 			return
 		case <-p.d.wake:
-			return
+			if !busy(t.lanes.load()) {
+				return
+			}
+			more = true
 		case <-t.changed:
 		case <-ctx.Done():
 			return

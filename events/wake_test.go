@@ -95,3 +95,27 @@ func TestPollIsSoonerThanItsIntervalWhileThereIsWork(t *testing.T) {
 		r.stop()
 	})
 }
+
+func TestABusyDispatcherReadsNoFurtherAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		outbox := &countingOutbox{OutboxStore: store}
+		var applied log
+		apply := applied.handler(nil)
+		d := events.NewDispatcher(outbox, store, store, store, events.WithConcurrency(4))
+		require.NoError(t, d.Subscribe("t", "h", func(ctx context.Context, evt events.Event) error {
+			time.Sleep(time.Second)
+			return apply(ctx, evt)
+		}))
+		publishMany(t, store, 800, 800)
+		r := pollEvery(t, 10*time.Millisecond, d, func(err error) { t.Error(err) }) // reads 100 at a time
+		for range 100 {
+			elapse(10 * time.Millisecond)
+			d.Wake()
+		}
+		require.LessOrEqual(t, outbox.reads.Load(), int64(10), "what waits is enough for all lanes")
+		elapse(5 * time.Minute)
+		require.Len(t, applied.all(), 800)
+		r.stop()
+	})
+}

@@ -9,6 +9,21 @@ import (
 	"github.com/onward-go/outbox/events"
 )
 
+// chainByHand is the limit's transaction as it can be at best where each commits with
+// the next one's begin: with no library, and nothing to read.
+func (b *benchmark) chainByHand() operation {
+	return func(ctx context.Context) (int, error) {
+		transactions := make([][]statement, chainLength)
+		for i := range transactions {
+			transactions[i] = []statement{b.mark(events.NewID()), b.update(anyCounter())}
+		}
+		return chainLength, b.hand.chain(ctx, transactions)
+	}
+}
+
+// chainLength is short beside a turn.
+const chainLength = 20
+
 // shares are parts of the counters. Each batch by hand has one for itself, so that
 // no two meet at a counter, as no two of a dispatcher do.
 type shares chan int

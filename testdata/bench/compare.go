@@ -55,7 +55,9 @@ func compare(ctx context.Context, duration time.Duration, pairs int, one, other 
 }
 
 // turnOf returns how long one turn lasts.
-func turnOf(duration time.Duration, pairs int) time.Duration { return duration / time.Duration(2*pairs) }
+func turnOf(duration time.Duration, pairs int) time.Duration {
+	return duration / time.Duration(2*pairs)
+}
 
 func repeat(ctx context.Context, duration time.Duration, s side) (int64, error) {
 	var units atomic.Int64

@@ -45,7 +45,10 @@ type statement struct {
 // hand runs statements in a transaction, with nothing but the driver.
 type hand struct {
 	transaction func(ctx context.Context, statements ...statement) error
-	close       func()
+	// chain runs as many transactions one after the other, where the driver has a
+	// pipeline: each commits in the round trip of the next one's first statement.
+	chain func(ctx context.Context, transactions [][]statement) error
+	close func()
 }
 
 var (
@@ -106,7 +109,30 @@ func pgxByHand(ctx context.Context, dsn string, connections int) (hand, error) {
 	}
 	return hand{func(ctx context.Context, statements ...statement) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return execute(ctx, tx, statements...) })
+	}, func(ctx context.Context, transactions [][]statement) error {
+		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return chain(ctx, conn.Conn(), transactions) })
 	}, pool.Close}, nil
+}
+
+func chain(ctx context.Context, conn *pgx.Conn, transactions [][]statement) error {
+	for i, statements := range transactions {
+		var flight pgx.Batch
+		if i > 0 {
+			flight.Queue("commit")
+		}
+		flight.Queue("begin")
+		flight.Queue(statements[0].query, statements[0].args...)
+		if err := conn.SendBatch(ctx, &flight).Close(); err != nil {
+			return err
+		}
+		for _, s := range statements[1:] {
+			if _, err := conn.Exec(ctx, s.query, s.args...); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := conn.Exec(ctx, "commit")
+	return err
 }
 
 func execute(ctx context.Context, tx pgx.Tx, statements ...statement) error {
@@ -126,7 +152,7 @@ func sqlByHand(_ context.Context, dsn string, connections int) (hand, error) {
 	pool.SetMaxIdleConns(connections)
 	return hand{func(ctx context.Context, statements ...statement) error {
 		return transaction(ctx, pool, statements...)
-	}, func() { _ = pool.Close() }}, nil // the process ends
+	}, nil, func() { _ = pool.Close() }}, nil // the process ends
 }
 
 // transaction runs statements in a transaction of database/sql.

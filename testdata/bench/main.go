@@ -33,6 +33,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,13 +49,15 @@ type settings struct {
 	rows     int
 	backlog  int
 	flushes  bool
-	figures  []string
+	// concurrencies are how many transactions run at once, where that is compared.
+	concurrencies []int
+	figures       []string
 	// contenders are those that run on the server.
 	contenders []contender
 }
 
 func main() {
-	var s settings
+	s := settings{concurrencies: []int{1, 4, 16}}
 	flag.DurationVar(&s.duration, "time", 12*time.Second, "time a figure, shared by both sides")
 	flag.IntVar(&s.rows, "rows", 10_000_000, "events in the large partition that is dropped, and in the outbox that is searched; 0 measures neither")
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "events of a kilobyte that are delivered while the heap is watched")
@@ -63,6 +66,17 @@ func main() {
 	flag.BoolVar(&s.flushes, "flushes", true, "measure on servers that flush to disk what they commit, as those in production do")
 	names := flag.String("servers", "postgres,mysql,mariadb", "the servers to measure on")
 	figures := flag.String("figures", "publish,dispatch,batch-rows,batch-sets,flush,wake,memory,poison,open,retention,why", "what to measure")
+	flag.Func("concurrency", "how many transactions run at once, such as 1,4,16, the default", func(text string) error {
+		s.concurrencies = nil
+		for number := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(number)
+			if err != nil || n < 1 || n > parts {
+				return fmt.Errorf("%q is not a number from 1 to %d", number, parts)
+			}
+			s.concurrencies = append(s.concurrencies, n)
+		}
+		return nil
+	})
 	profile := flag.String("profile", "", "where to write a CPU profile")
 	chosen := flag.String("contenders", "gormtx,sqltx,pgxtx,watermill,river", "the libraries to measure; the last three run on postgres only")
 	flag.Parse()
@@ -165,8 +179,8 @@ func alone(measure figure) figure {
 }
 
 // measureEach prints a ratio for each of some concurrencies.
-func measureEach(ctx context.Context, f family, server *servers.Server, what, name string, measure func(*benchmark, int) (float64, error)) error {
-	for _, concurrency := range []int{1, 4, 16} {
+func measureEach(ctx context.Context, f family, server *servers.Server, s settings, what, name string, measure func(*benchmark, int) (float64, error)) error {
+	for _, concurrency := range s.concurrencies {
 		b, err := open(ctx, f, server.DSN, concurrency)
 		if err != nil {
 			return err
@@ -183,7 +197,7 @@ func measureEach(ctx context.Context, f family, server *servers.Server, what, na
 
 func measurePublish(ctx context.Context, f family, server *servers.Server, s settings) error {
 	for _, c := range s.contenders {
-		if err := measureEach(ctx, f, server, "publish", c.name, func(b *benchmark, concurrency int) (float64, error) {
+		if err := measureEach(ctx, f, server, s, "publish", c.name, func(b *benchmark, concurrency int) (float64, error) {
 			p, err := c.publisher(ctx, b, concurrency)
 			if err != nil {
 				return 0, err
@@ -206,7 +220,7 @@ func measureEngine(what string) figure {
 				if how.figure != what {
 					continue
 				}
-				if err := measureEach(ctx, f, server, what, how.name, func(b *benchmark, concurrency int) (float64, error) {
+				if err := measureEach(ctx, f, server, s, what, how.name, func(b *benchmark, concurrency int) (float64, error) {
 					return b.compareEngine(ctx, how, s.duration, concurrency)
 				}); err != nil {
 					return err

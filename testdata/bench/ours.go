@@ -17,7 +17,7 @@ import (
 var (
 	gormtxContender = withGORM(ours(gormFace, nil))
 	sqltxContender  = ours(sqlFace, nil)
-	pgxtxContender  = withNotify(ours(pgxFace, []string{"postgres"}))
+	pgxtxContender  = withPGX(ours(pgxFace, []string{"postgres"}))
 )
 
 func ours(f face, servers []string) contender {
@@ -63,9 +63,10 @@ func withGORM(c contender) contender {
 	return c
 }
 
-// withNotify adds how a dispatcher wakes that hears of another process's commits by
-// LISTEN and NOTIFY.
-func withNotify(c contender) contender {
+// withPGX adds what a chain of transactions can gain at most, and how a dispatcher
+// wakes that hears of another process's commits by LISTEN and NOTIFY.
+func withPGX(c contender) contender {
+	c.disciplines = append(c.disciplines, discipline{figure: "dispatch", name: "by-hand", loop: (*benchmark).chainByHand})
 	c.wakers = []waker{{"pgxtx-notify", 300, 20 * time.Millisecond, wakeListener}}
 	return c
 }
