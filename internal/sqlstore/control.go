@@ -10,10 +10,11 @@ import (
 // whole, which inside of Atomically would leave what follows to autocommit. A
 // rollback to a savepoint does not.
 func (d *Dialect) EndsByStatement(query string) bool {
-	words := firstWords(query)
-	if len(words) == 0 {
+	switch first, _ := nextWord(query); strings.ToUpper(first) { // of most statements
+	case "", "SELECT", "INSERT", "UPDATE", "DELETE", "WITH":
 		return false
 	}
+	words := firstWords(query)
 	switch words[0] {
 	case "COMMIT", "END", "ABORT", "BEGIN":
 		return true
@@ -68,11 +69,9 @@ var locking = regexp.MustCompile(`(?i)\b(UPDATE|SHARE)\b`)
 // which its caller reads; of queries only those that lock meet a deadlock. What
 // a procedure or a second statement in the text does is not seen at all.
 func mysqlMayHaveEnded(query string, rows bool) bool {
-	words := firstWords(query)
-	if len(words) == 0 {
+	switch first, _ := nextWord(query); strings.ToUpper(first) {
+	case "":
 		return false
-	}
-	switch words[0] {
 	case "CALL", "EXECUTE":
 		return true
 	case "SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE", "DESC":
@@ -88,17 +87,30 @@ func second(words []string) string {
 	return words[1]
 }
 
-// firstWords returns the words at the beginning of a statement, in upper case,
-// without comments, signs and quoted text. MySQL runs what is in comments that
-// begin with an exclamation mark, so their words count everywhere.
+// firstWords returns the words at the beginning of a statement, in upper case.
 func firstWords(query string) []string {
 	const most = 12
 	var words []string
-	for len(query) > 0 && len(words) < most {
+	for len(words) < most {
+		word, rest := nextWord(query)
+		if word == "" {
+			break
+		}
+		words = append(words, strings.ToUpper(word))
+		query = rest
+	}
+	return words
+}
+
+// nextWord returns the first word of a text and what follows it, without comments,
+// signs and quoted text. MySQL runs what is in comments that begin with an
+// exclamation mark, so their words count everywhere.
+func nextWord(query string) (word, rest string) {
+	for len(query) > 0 {
 		n := wordLength(query)
 		switch {
 		case n > 0:
-			words = append(words, strings.ToUpper(query[:n]))
+			return query[:n], query[n:]
 		case strings.HasPrefix(query, "/*!"), strings.HasPrefix(query, "/*M!"):
 			n = strings.IndexByte(query, '!') + 1
 			n += len(query[n:]) - len(strings.TrimLeft(query[n:], "0123456789"))
@@ -113,7 +125,7 @@ func firstWords(query string) []string {
 		}
 		query = query[n:]
 	}
-	return words
+	return "", ""
 }
 
 func wordLength(s string) int {

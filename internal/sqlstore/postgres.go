@@ -37,18 +37,18 @@ var Postgres = &Dialect{
 	statements: statements{
 		// Lock first, stamp after. The lock's key is the table's namespace and
 		// the millisecond in which the transaction began, so a transaction
-		// holds one key however often it publishes. MATERIALIZED keeps the
-		// planner from stamping before it locks.
+		// holds one key however often it publishes. CASE evaluates what it
+		// returns when it has evaluated what it asks, which holds: the lock's
+		// result is void.
 		AppendRecord: `
-WITH fence AS MATERIALIZED (
-  SELECT pg_advisory_xact_lock_shared(
-    ('{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint)
-)
 INSERT INTO {schema}"{prefix}outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
-SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, clock_timestamp() FROM fence`,
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, CASE WHEN pg_advisory_xact_lock_shared(
+    ('{schema}"{prefix}outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint
+  )::text = '' THEN clock_timestamp() END)`,
 
-		// The same for many. They are numbered, since clock_timestamp() may
-		// stand still between two of them.
+		// The same for many. MATERIALIZED keeps the planner from stamping before
+		// it locks. They are numbered, since clock_timestamp() may stand still
+		// between two of them.
 		AppendRecords: `
 WITH fence AS MATERIALIZED (
   SELECT pg_advisory_xact_lock_shared(

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,6 +114,39 @@ func TestPostgresRowInsertedByHandIsFenced(t *testing.T) {
 	_, err := d.RunOnce(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"by-hand", "published"}, delivered)
+}
+
+func TestPostgresStampFollowsFence(t *testing.T) {
+	db, outbox := newPostgres(t)
+	for _, n := range []int{1, 2} { // which are statements of their own
+		var stamps []time.Time
+		var free time.Time
+		require.NoError(t, db.Connection(func(holder *gorm.DB) error {
+			return outbox.Atomically(t.Context(), func(ctx context.Context) error {
+				var key int64
+				require.NoError(t, gormtx.Tx(ctx).Raw("SELECT ('outbox'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint").Scan(&key).Error)
+				require.NoError(t, holder.Exec("SELECT pg_advisory_lock(?)", key).Error)
+				freed := make(chan error, 1)
+				go func() {
+					var err error
+					for waits := false; err == nil && !waits; {
+						err = holder.Raw("SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&waits).Error
+					}
+					freed <- errors.Join(err,
+						holder.Raw("SELECT clock_timestamp() FROM (SELECT pg_sleep(0.01)) AS s").Scan(&free).Error,
+						holder.Exec("SELECT pg_advisory_unlock(?)", key).Error)
+				}()
+				err := events.NewPublisher(outbox).Publish(ctx, newEvents(n)...)
+				require.NoError(t, <-freed)
+				require.NoError(t, gormtx.Tx(ctx).Raw("SELECT created_time FROM outbox ORDER BY created_time DESC LIMIT ?", n).Scan(&stamps).Error)
+				return err
+			})
+		}))
+		require.Len(t, stamps, n)
+		for _, stamp := range stamps {
+			require.True(t, stamp.After(free), "a stamp of %s, and the fence was free after %s", stamp, free)
+		}
+	}
 }
 
 func TestPostgresPreparedTransactionIsFenced(t *testing.T) {

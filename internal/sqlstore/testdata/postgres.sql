@@ -1,10 +1,8 @@
 -- AppendRecord
-WITH fence AS MATERIALIZED (
-  SELECT pg_advisory_xact_lock_shared(
-    ('"iam"."app_outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint)
-)
 INSERT INTO "iam"."app_outbox" (id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time)
-SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, clock_timestamp() FROM fence
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, CASE WHEN pg_advisory_xact_lock_shared(
+    ('"iam"."app_outbox"'::regclass::oid::bigint & 524287) << 44 | floor(extract(epoch FROM now()) * 1000)::bigint
+  )::text = '' THEN clock_timestamp() END)
 
 -- AppendRecords
 WITH fence AS MATERIALIZED (
