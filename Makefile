@@ -43,8 +43,7 @@ vuln: bin/govulncheck ## known vulnerabilities in what the code calls; needs the
 	for module in $(MODULES); do (cd $$module && $(CURDIR)/bin/govulncheck ./...) || exit 1; done
 
 bench: servers ## ratios against the same transaction without the library, on PostgreSQL (with other libraries beside), MySQL and MariaDB
-	cd testdata && for server in postgres mysql mariadb; do \
-		$(GO) run ./servers/with -servers $$server -- $(GO) -C bench run . -servers $$server || exit 1; done
+	cd testdata/bench && for server in postgres mysql mariadb; do $(GO) run . -servers $$server || exit 1; done
 
 stress: servers ## 200,000 events and more in each isolation level, a hot aggregate, the controls that must lose, ten million rows, an event among them, 200 dispatchers killed
 	cd testdata && for server in postgres mysql mariadb; do \

@@ -14,10 +14,10 @@
 // pgx.Tx, or a [DBTX], as generated code asks for one. [Outbox.WithTx] enlists
 // in a transaction that was begun with pgx itself.
 //
-// A transaction begins with its first statement, in the same round trip, if that
-// is one of the outbox's: a handler's is, and so is a Publish that nothing comes
-// before. [Tx] begins it in a round trip of its own. One that runs no statement
-// never begins.
+// A transaction begins with its first statement, in the same round trip, if that is
+// one of the outbox's, as a handler's is, or an Exec with arguments. So a change and
+// the event about it are three round trips, with the COMMIT. Any other one begins it
+// in a round trip of its own. A transaction that runs no statement never begins.
 //
 // A dispatcher's transaction commits in the round trip in which the next one begins,
 // if there is one by then, so that an event costs two round trips: its marker, and

@@ -17,20 +17,38 @@ import (
 // transaction has ended, and those that would end it. It embeds a pgx.Tx to have
 // what later versions of pgx add to one.
 type handle struct {
-	pgx.Tx          // what the statements run through
-	watch     *tx   // nil where there is no transaction
-	refused   error // why there is none
-	savepoint bool  // Tx is one that the user has made
+	pgx.Tx                    // what the statements run through, or notBegun
+	watch     *tx             // nil where there is no transaction
+	asked     context.Context // that of whoever asked for the handle; some methods have none
+	refused   error           // why there is none
+	savepoint bool            // Tx is one that the user has made
 }
 
 var _ pgx.Tx = (*handle)(nil)
 
-// handle returns one, for which the transaction has to begin.
+// handle returns one, whose first statement begins the transaction.
 func (t *tx) handle(ctx context.Context) *handle {
-	if err := t.begin(ctx); err != nil && t.pgx == nil {
-		return refusing(fmt.Errorf("pgxtx: begin transaction: %w", err))
+	h := &handle{Tx: t.pgx, watch: t, asked: ctx}
+	if h.Tx == nil {
+		h.Tx = notBegun
 	}
-	return &handle{Tx: t.pgx, watch: t}
+	return h
+}
+
+// notBegun is in place of a transaction that has not begun.
+var notBegun = closedTx()
+
+// ready returns why a statement must not run, or begins the transaction for it,
+// unless that has begun.
+func (h *handle) ready(ctx context.Context, query string) error {
+	if err := h.refuse(query); err != nil || h.Tx != notBegun {
+		return err
+	}
+	if err := h.watch.begin(ctx); err != nil {
+		return fmt.Errorf("pgxtx: begin transaction: %w", err)
+	}
+	h.Tx = h.watch.pgx
+	return nil
 }
 
 // refusing returns a handle whose every statement fails.
@@ -67,7 +85,7 @@ func (h *handle) ran(err error) {
 
 // Begin makes a savepoint.
 func (h *handle) Begin(ctx context.Context) (pgx.Tx, error) {
-	if err := h.refuse(""); err != nil {
+	if err := h.ready(ctx, ""); err != nil {
 		return nil, err
 	}
 	made, err := h.Tx.Begin(ctx)
@@ -80,12 +98,12 @@ func (h *handle) Begin(ctx context.Context) (pgx.Tx, error) {
 
 // Commit releases a savepoint. It refuses to commit the transaction: in the
 // middle of Atomically that would leave the rest without one.
-func (h *handle) Commit(ctx context.Context) error { return h.end(ctx, h.Tx.Commit) }
+func (h *handle) Commit(ctx context.Context) error { return h.end(ctx, pgx.Tx.Commit) }
 
 // Rollback rolls back to a savepoint. It refuses for the transaction likewise.
-func (h *handle) Rollback(ctx context.Context) error { return h.end(ctx, h.Tx.Rollback) }
+func (h *handle) Rollback(ctx context.Context) error { return h.end(ctx, pgx.Tx.Rollback) }
 
-func (h *handle) end(ctx context.Context, end func(context.Context) error) error {
+func (h *handle) end(ctx context.Context, end func(pgx.Tx, context.Context) error) error {
 	if err := h.refuse(""); err != nil {
 		return err
 	}
@@ -93,24 +111,45 @@ func (h *handle) end(ctx context.Context, end func(context.Context) error) error
 		return errEnds
 	}
 	h.watch.finish()
-	err := end(ctx)
+	err := end(h.Tx, ctx)
 	h.ran(err)
 	return err
 }
 
-// Exec is that of pgx.Tx.
-func (h *handle) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if err := h.refuse(sql); err != nil {
+// Exec is that of pgx.Tx. If it is the first statement, the transaction begins in
+// the same round trip.
+func (h *handle) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if h.begins(args) {
+		if err = h.refuse(sql); err == nil {
+			tag, err = h.watch.beginWith(ctx, sql, args)
+			h.ran(err)
+		}
+		return tag, err
+	}
+	if err := h.ready(ctx, sql); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	tag, err := h.Tx.Exec(ctx, sql, args...)
+	tag, err = h.Tx.Exec(ctx, sql, args...)
 	h.ran(err)
 	return tag, err
 }
 
+// begins reports whether a transaction can begin with a statement of these arguments.
+// One without any may be several statements, and an option of pgx is none in a batch.
+func (h *handle) begins(args []any) bool {
+	if h.refused != nil || h.Tx != notBegun || h.watch.pgx != nil || h.watch.before != nil || len(args) == 0 {
+		return false
+	}
+	switch args[0].(type) {
+	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+		return false
+	}
+	return true
+}
+
 // Query is that of pgx.Tx.
 func (h *handle) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if err := h.refuse(sql); err != nil {
+	if err := h.ready(ctx, sql); err != nil {
 		return noRows{err}, err
 	}
 	found, err := h.Tx.Query(ctx, sql, args...)
@@ -125,7 +164,7 @@ func (h *handle) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 
 // QueryRow is that of pgx.Tx.
 func (h *handle) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if err := h.refuse(sql); err != nil {
+	if err := h.ready(ctx, sql); err != nil {
 		return noRows{err}
 	}
 	r := &row{h.Tx.QueryRow(ctx, sql, args...), h}
@@ -140,7 +179,7 @@ func (h *handle) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 			return pgx.FailedBatchResults(b, err)
 		}
 	}
-	if err := h.refuse(""); err != nil {
+	if err := h.ready(ctx, ""); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
 	r := &batch{h.Tx.SendBatch(ctx, b), h}
@@ -150,7 +189,7 @@ func (h *handle) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 // CopyFrom is that of pgx.Tx.
 func (h *handle) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
-	if err := h.refuse(""); err != nil {
+	if err := h.ready(ctx, ""); err != nil {
 		return 0, err
 	}
 	n, err := h.Tx.CopyFrom(ctx, table, columns, rows)
@@ -160,7 +199,7 @@ func (h *handle) CopyFrom(ctx context.Context, table pgx.Identifier, columns []s
 
 // Prepare is that of pgx.Tx.
 func (h *handle) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if err := h.refuse(sql); err != nil {
+	if err := h.ready(ctx, sql); err != nil {
 		return nil, err
 	}
 	prepared, err := h.Tx.Prepare(ctx, name, sql)
@@ -170,7 +209,7 @@ func (h *handle) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 
 // LargeObjects is that of pgx.Tx.
 func (h *handle) LargeObjects() pgx.LargeObjects {
-	if h.refuse("") != nil {
+	if h.ready(h.asked, "") != nil {
 		closed := closedTx()
 		return closed.LargeObjects()
 	}
@@ -179,7 +218,7 @@ func (h *handle) LargeObjects() pgx.LargeObjects {
 
 // Conn is that of pgx.Tx, or nil where the transaction has ended.
 func (h *handle) Conn() *pgx.Conn {
-	if h.refuse("") != nil {
+	if h.ready(h.asked, "") != nil {
 		return nil
 	}
 	return h.Tx.Conn()

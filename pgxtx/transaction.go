@@ -79,23 +79,21 @@ func (t *tx) begin(ctx context.Context) error {
 }
 
 // beginWith begins the transaction with a statement.
-func (t *tx) beginWith(ctx context.Context, query string, args []any) (rows int64, err error) {
+func (t *tx) beginWith(ctx context.Context, query string, args []any) (tag pgconn.CommandTag, err error) {
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
 	batch.Queue(query, args...)
 	results := t.conn.SendBatch(ctx, batch)
 	_, err = results.Exec()
 	if err == nil {
-		var tag pgconn.CommandTag
 		tag, err = results.Exec()
-		rows = tag.RowsAffected()
 	}
 	err = cmp.Or(err, results.Close())
 	t.pgx = results.Tx()
 	if err != nil && (t.pgx == nil || t.conn.Conn().PgConn().TxStatus() == 'I') {
 		t.end(err)
 	}
-	return rows, err
+	return tag, err
 }
 
 // enlist returns a tx for a transaction that was begun elsewhere and is ended
@@ -112,8 +110,8 @@ func (t *tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 		n, err := t.follow(ctx, query, args)
 		return n, t.ran(err)
 	case t.pgx == nil:
-		n, err := t.beginWith(ctx, query, args)
-		return n, t.ran(err)
+		tag, err := t.beginWith(ctx, query, args)
+		return tag.RowsAffected(), t.ran(err)
 	}
 	n, err := sqlConn{t.pgx}.Exec(ctx, query, args...)
 	return n, t.ran(err)

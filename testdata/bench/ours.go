@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/onward-go/outbox/events"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/pgxtx"
 )
 
 // This library is a contender for each of its faces. Events of an aggregate are
@@ -66,7 +69,10 @@ func withGORM(c contender) contender {
 // withPGX adds what a chain of transactions can gain at most, and how a dispatcher
 // wakes that hears of another process's commits by LISTEN and NOTIFY.
 func withPGX(c contender) contender {
-	c.disciplines = append(c.disciplines, discipline{figure: "dispatch", name: "by-hand", loop: (*benchmark).chainByHand})
+	flight := dispatcherOf(pgxFace, "batch-rows", 30_000, batchOfRows, (*dispatcher).flight)
+	flight.name = "pgxtx-flight"
+	c.disciplines = append(c.disciplines, flight,
+		discipline{figure: "dispatch", name: "by-hand", loop: (*benchmark).chainByHand})
 	c.wakers = []waker{{"pgxtx-notify", 300, 20 * time.Millisecond, wakeListener}}
 	return c
 }
@@ -163,6 +169,21 @@ func (d *dispatcher) rows(e *events.Dispatcher, g *gate) error {
 			}
 		}
 		return g.count(len(evts), nil)
+	})
+}
+
+// flight updates row by row, too, but sends all the statements at once, as pgx can.
+func (d *dispatcher) flight(e *events.Dispatcher, g *gate) error {
+	return e.SubscribeBatch(event.Type, "count", func(ctx context.Context, evts []events.Event) error {
+		var updates pgx.Batch
+		for _, evt := range evts {
+			counter, err := strconv.Atoi(evt.AggregateID)
+			if err != nil {
+				return err
+			}
+			updates.Queue(d.expand(d.effect), counter)
+		}
+		return g.count(len(evts), pgxtx.Tx(ctx).SendBatch(ctx, &updates).Close())
 	})
 }
 

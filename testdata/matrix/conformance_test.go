@@ -39,9 +39,15 @@ type variant struct {
 
 func variants(s Server) []variant {
 	all := []variant{{name: "default"}}
+	for _, face := range slices.Sorted(maps.Keys(faces)) {
+		if face != gormFace && (s.Pgx || face != pgxFace) {
+			all = append(all, variant{name: "default", face: face})
+		}
+	}
 	if s.Again {
 		return all
 	}
+	// Naming and pools are the core's, so the other faces have them from gormtx.
 	all = append(all,
 		variant{name: "prefix, beside another outbox", naming: gormtest.Naming{Prefix: "Iam_"}, beside: true},
 		variant{name: "one connection", connections: 1},
@@ -53,12 +59,6 @@ func variants(s Server) []variant {
 	}
 	for name, mode := range s.Modes {
 		all = append(all, variant{name: name, mode: mode, noRetention: !mode.Retention})
-	}
-	// Naming and pools are the core's, so the other faces have them from gormtx.
-	for _, face := range slices.Sorted(maps.Keys(faces)) {
-		if face != gormFace && (s.Pgx || face != pgxFace) {
-			all = append(all, variant{name: "default", face: face})
-		}
 	}
 	// All but pgxtx, which has a pool of its own.
 	if s.Pgx {
