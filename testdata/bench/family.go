@@ -29,6 +29,7 @@ type family struct {
 	update     string // id
 	effect     string // id; what a handler does
 	updateAll  string // ids and numbers as JSON
+	later      string // a stamp that is so many microseconds later
 	// sqlDriver and dialect are what database/sql and sqltx call the kind.
 	sqlDriver string
 	dialect   sqltx.Dialect
@@ -68,6 +69,7 @@ var (
 		markAll:    "INSERT INTO {prefix}marker SELECT clock_timestamp(), k.id, 'count' FROM json_array_elements_text($1::json) AS k(id) ON CONFLICT DO NOTHING",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = $1",
 		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = $1",
+		later:      "created_time + %d * interval '1 microsecond'",
 		sqlDriver:  "pgx",
 		dialect:    sqltx.Postgres,
 		updateAll:  "UPDATE {prefix}effect AS c SET n = c.n + k.n FROM json_to_recordset($1::json) AS k(id int, n bigint) WHERE c.id = k.id",
@@ -89,6 +91,7 @@ var (
 		markAll:    "INSERT INTO {prefix}marker (created_time, event_id, handler) SELECT UTC_TIMESTAMP(6), k.id, 'count' FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(64) PATH '$')) AS k",
 		update:     "UPDATE {prefix}counter SET n = n + 1 WHERE id = ?",
 		effect:     "UPDATE {prefix}effect SET n = n + 1 WHERE id = ?",
+		later:      "created_time + INTERVAL %d MICROSECOND",
 		sqlDriver:  "mysql",
 		dialect:    sqltx.MySQL,
 		updateAll:  "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id INT PATH '$.id', n BIGINT PATH '$.n')) AS k JOIN {prefix}effect AS c ON c.id = k.id SET c.n = c.n + k.n",

@@ -73,8 +73,8 @@ func (b *benchmark) fillBefore(ctx context.Context, end time.Time, rows int, pay
 		id := fmt.Sprintf("CONCAT(id, '%c')", 'a'+round)
 		err = b.db.WithContext(ctx).Exec(b.expand(fmt.Sprintf(
 			"INSERT INTO {prefix}outbox (id, aggregate_type, aggregate_id, event_type, payload, created_time) "+
-				"SELECT %s, aggregate_type, %s, event_type, payload, created_time FROM {prefix}outbox LIMIT %d",
-			id, id, min(n, rows-n)))).Error
+				"SELECT %s, aggregate_type, %s, event_type, payload, "+b.later+" FROM {prefix}outbox LIMIT %d",
+			id, id, n, min(n, rows-n)))).Error
 	}
 	return err
 }
