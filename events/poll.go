@@ -19,10 +19,10 @@ import (
 // looks for new events at least once in an interval, sooner when there were some
 // a moment ago, and at once after [Dispatcher.Wake]; it reads batch events at a
 // time, without a pause as long as there are more. While all lanes are busy and a
-// batch waits, it does not hurry: what it found would only wait, too. A failing event is tried
-// again after a back-off ([WithBackoff]), which delays nothing but the later
-// events of its aggregate. Beside that it replays dead letters that have been
-// requeued ([DeadLetters.Requeue]), one at a time.
+// batch waits, it does not hurry: what it found would only wait, too. A failing
+// event is tried again after a back-off ([WithBackoff]), which delays nothing but
+// the later events of its aggregate. Beside that it replays dead letters that have
+// been requeued ([DeadLetters.Requeue]), one at a time.
 //
 // When ctx is cancelled, no handler is started any more. Those that run have a
 // grace period to come to an end ([WithShutdownGrace]); then their contexts are
@@ -60,8 +60,8 @@ func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int
 	return nil
 }
 
-// Wake makes Poll look for events at once. It never blocks, and costs nothing
-// when nobody polls. [WithNotify] calls it after commits of the same process.
+// Wake makes Poll look for events at once, or as soon as it could deliver what it
+// found. It never blocks, and costs nothing when nobody polls. [WithNotify] calls it after commits of the same process.
 func (d *Dispatcher) Wake() {
 	d.wake.tell()
 }

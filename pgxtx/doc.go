@@ -18,6 +18,7 @@
 // one of the outbox's, as a handler's is, or an Exec with arguments. So a change and
 // the event about it are three round trips, with the COMMIT. Any other one begins it
 // in a round trip of its own. A transaction that runs no statement never begins.
+// Tracers of pgx see such a first statement as one of a batch.
 //
 // A dispatcher's transaction commits in the round trip in which the next one begins,
 // if there is one by then, so that an event costs two round trips: its marker, and

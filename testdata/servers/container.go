@@ -64,6 +64,7 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 		testcontainers.WithNoStart(),
 		testcontainers.WithEnv(spec.env),
 		testcontainers.WithCmd(append(spec.cmd, reach.args...)...),
+		testcontainers.WithExposedPorts(reach.exposed...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: owner.Name()}),
 		testcontainers.WithConfigModifier(func(c *container.Config) {
 			c.StopSignal = strconv.Itoa(int(kind.stopSignal))
@@ -87,6 +88,7 @@ func startContainer(ctx context.Context, kind *Kind) (*Server, error) {
 // reach is how clients reach a container.
 type reach struct {
 	mode     container.NetworkMode
+	exposed  []string
 	bindings network.PortMap
 	args     []string
 }
@@ -98,7 +100,7 @@ func (d *docker) reach(spec containerSpec, port int) reach {
 	if d.sharesNetwork {
 		return reach{mode: network.NetworkHost, args: spec.listen(port)}
 	}
-	return reach{bindings: publish(spec.port, d.host, port)}
+	return reach{exposed: []string{spec.port}, bindings: publish(spec.port, d.host, port)}
 }
 
 // publish binds the container's port to a fixed port of the host, which stays
