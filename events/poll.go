@@ -61,7 +61,8 @@ func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int
 }
 
 // Wake makes Poll look for events at once, or as soon as it could deliver what it
-// found. It never blocks, and costs nothing when nobody polls. [WithNotify] calls it after commits of the same process.
+// found. It never blocks, and costs nothing when nobody polls. [WithNotify] calls
+// it after commits of the same process.
 func (d *Dispatcher) Wake() {
 	d.wake.tell()
 }

@@ -41,8 +41,16 @@ var notBegun = closedTx()
 // ready returns why a statement must not run, or begins the transaction for it,
 // unless that has begun.
 func (h *handle) ready(ctx context.Context, query string) error {
-	if err := h.refuse(query); err != nil || h.Tx != notBegun {
+	if err := h.refuse(query); err != nil {
 		return err
+	}
+	return h.begin(ctx)
+}
+
+// begin begins the transaction, unless it has begun.
+func (h *handle) begin(ctx context.Context) error {
+	if h.Tx != notBegun {
+		return nil
 	}
 	if err := h.watch.begin(ctx); err != nil {
 		return fmt.Errorf("pgxtx: begin transaction: %w", err)
@@ -119,25 +127,23 @@ func (h *handle) end(ctx context.Context, end func(pgx.Tx, context.Context) erro
 // Exec is that of pgx.Tx. If it is the first statement, the transaction begins in
 // the same round trip.
 func (h *handle) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
-	if h.begins(args) {
-		if err = h.refuse(sql); err == nil {
-			tag, err = h.watch.beginWith(ctx, sql, args)
-			h.ran(err)
-		}
+	if err := h.refuse(sql); err != nil {
 		return tag, err
 	}
-	if err := h.ready(ctx, sql); err != nil {
-		return pgconn.CommandTag{}, err
+	if h.beginsWith(args) {
+		tag, err = h.watch.beginWith(ctx, sql, args)
+	} else if err = h.begin(ctx); err == nil {
+		tag, err = h.Tx.Exec(ctx, sql, args...)
 	}
-	tag, err = h.Tx.Exec(ctx, sql, args...)
 	h.ran(err)
 	return tag, err
 }
 
-// begins reports whether a transaction can begin with a statement of these arguments.
+// beginsWith reports whether the transaction has not begun, and can with a statement
+// of these arguments.
 // One without any may be several statements, and an option of pgx is none in a batch.
-func (h *handle) begins(args []any) bool {
-	if h.refused != nil || h.Tx != notBegun || h.watch.pgx != nil || h.watch.before != nil || len(args) == 0 {
+func (h *handle) beginsWith(args []any) bool {
+	if h.Tx != notBegun || h.watch.pgx != nil || h.watch.before != nil || len(args) == 0 {
 		return false
 	}
 	switch args[0].(type) {

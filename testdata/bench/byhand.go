@@ -24,34 +24,33 @@ func (b *benchmark) chainByHand() operation {
 // chainLength is short beside a turn.
 const chainLength = 20
 
-// shares are parts of the counters. Each batch by hand has one for itself, so that
-// no two meet at a counter, as no two of a dispatcher do.
-type shares chan int
+// share is a part of the counters. Each batch by hand has one for itself, so that no
+// two meet at a counter, as no two of a dispatcher do.
+type share int
 
 // parts are as many as batches run at once.
 const parts = 16
 
-func newShares() shares {
-	s := make(shares, parts)
-	for part := range parts {
-		s <- part
+func shares() chan share {
+	free := make(chan share, parts)
+	for part := range share(parts) {
+		free <- part
 	}
-	return s
+	return free
 }
 
-// anyCounter returns one of a share.
-func (shares) anyCounter(part int) int { return anyCounter()%(counters/parts)*parts + part }
+func (s share) anyCounter() int { return anyCounter()%(counters/parts)*parts + int(s) }
 
 // rowsByHand is a batch as a handler can be at best that updates row by row: with no
 // library, no markers, and nothing to read.
 func (b *benchmark) rowsByHand() operation {
-	free := newShares()
+	free := shares()
 	return func(ctx context.Context) (int, error) {
 		part := <-free
 		defer func() { free <- part }()
 		updates := make([]statement, batchOfRows)
 		for i := range updates {
-			updates[i] = b.update(free.anyCounter(part))
+			updates[i] = b.update(part.anyCounter())
 		}
 		return batchOfRows, b.hand.transaction(ctx, updates...)
 	}
@@ -60,7 +59,7 @@ func (b *benchmark) rowsByHand() operation {
 // setsByHand is a batch at best whose handler works in sets: the markers in one
 // statement and the changes in another.
 func (b *benchmark) setsByHand() operation {
-	free := newShares()
+	free := shares()
 	return func(ctx context.Context) (int, error) {
 		part := <-free
 		defer func() { free <- part }()
@@ -68,7 +67,7 @@ func (b *benchmark) setsByHand() operation {
 		totals := map[int]int{}
 		for i := range ids {
 			ids[i] = events.NewID()
-			totals[free.anyCounter(part)]++
+			totals[part.anyCounter()]++
 		}
 		changes := make([]change, 0, len(totals))
 		for counter, total := range totals {

@@ -240,7 +240,7 @@ func measureFlush(ctx context.Context, f family, server *servers.Server, s setti
 	if s.flushes {
 		return measureEngine("flush")(ctx, f, server, s)
 	}
-	durable, err := servers.StartOwn(ctx, servers.Postgres.Flushing())
+	durable, err := startServer(ctx, servers.Postgres, true)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestPgxtxBeginsWithTheFirstStatement(t *testing.T) {
 	for range 2 { // the first time, pgx prepares the statements
 		before := sent.Load()
 		require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
-			if _, err := pgxtx.Tx(ctx).Exec(ctx, noteOf, "a"); err != nil {
+			if err := insertNote(ctx, pgxtx.Tx(ctx), "a"); err != nil {
 				return err
 			}
 			return publisher.Publish(ctx, newEvents(1)...)
@@ -55,8 +55,7 @@ func TestPgxtxWhateverBeginsIsInTheTransaction(t *testing.T) {
 	errBack := errors.New("back")
 	for name, first := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"arguments": func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, noteOf, "a")
-			return err
+			return insertNote(ctx, tx, "a")
 		},
 		"named arguments": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO notes VALUES (@id)", pgx.NamedArgs{"id": "a"})
@@ -85,8 +84,7 @@ func TestPgxtxWhateverBeginsIsInTheTransaction(t *testing.T) {
 		},
 		"a savepoint": func(ctx context.Context, tx pgx.Tx) error {
 			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, noteOf, "a")
-				return err
+				return insertNote(ctx, tx, "a")
 			})
 		},
 		"the connection": func(ctx context.Context, tx pgx.Tx) error {
@@ -99,8 +97,7 @@ func TestPgxtxWhateverBeginsIsInTheTransaction(t *testing.T) {
 			if err := first(ctx, tx); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, noteOf, "second")
-			return errors.Join(err, errBack)
+			return errors.Join(insertNote(ctx, tx, "second"), errBack)
 		})
 		require.ErrorIs(t, err, errBack, name)
 		require.NotContains(t, err.Error(), "\n", name)
@@ -123,8 +120,7 @@ func TestPgxtxAFailingFirstStatementIsTheUsers(t *testing.T) {
 		}); err == nil {
 			return errors.New("it did not fail")
 		}
-		_, err := pgxtx.Tx(ctx).Exec(ctx, noteOf, "a")
-		return err
+		return insertNote(ctx, pgxtx.Tx(ctx), "a")
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, column(t, pool, "notes"))
