@@ -216,6 +216,13 @@ func (r *racingStore) Record(ctx context.Context, markers ...persistence.Marker)
 	return recorded, err
 }
 
+func (r *racingStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	if slices.Contains(r.ids, marker.Event.ID) {
+		return persistence.ErrApplied
+	}
+	return r.Store.RecordNew(ctx, marker)
+}
+
 func TestBatchAndSingleHandlersOfOneType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

@@ -117,24 +117,24 @@ type atomically func(ctx context.Context, fn func(context.Context) error) error
 func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered bool, err error) {
 	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
 	dl.began = t.d.now()
-	return t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) (bool, error) {
-		recorded, err := t.d.idempotency.Record(ctx, dl.marker)
-		if err != nil {
-			return false, err
-		}
-		if !recorded[0] {
-			t.meets.Store(true)
-		}
-		return recorded[0], nil
+	applied := false
+	entered, err = t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) error {
+		err := t.d.idempotency.RecordNew(ctx, dl.marker)
+		applied = errors.Is(err, persistence.ErrApplied)
+		return err
 	})
+	if applied { // however the transaction has ended
+		t.meets.Store(true)
+		return false, nil
+	}
+	return entered, err
 }
 
 // run runs a handler in a transaction of its own, unless what is written in it
-// first says that it has been applied. It reports whether the handler was
-// entered.
-func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) (bool, error)) (entered bool, err error) {
+// first fails. It reports whether the handler was entered.
+func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) error) (entered bool, err error) {
 	return d.transact(ctx, in, guard, func(ctx context.Context) (func() error, error) {
-		if isNew, err := first(ctx); err != nil || !isNew {
+		if err := first(ctx); err != nil {
 			return nil, err
 		}
 		return func() error { return handler(WithAccountID(ctx, r.AccountID), eventOf(r)) }, nil

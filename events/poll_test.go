@@ -225,6 +225,11 @@ func (c *countingStore) Record(ctx context.Context, markers ...persistence.Marke
 	return c.IdempotencyStore.Record(ctx, markers...)
 }
 
+func (c *countingStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	c.recorded++
+	return c.IdempotencyStore.RecordNew(ctx, marker)
+}
+
 // It is asked what a former holder has applied as long as there is some.
 func TestABacklogThatNobodyHasAppliedIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

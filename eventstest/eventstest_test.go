@@ -156,7 +156,7 @@ func faulty(t *testing.T) (*eventstest.Faults, *memstore.Store, *events.Dispatch
 // Whichever call of a dispatcher fails, or is done and loses its answer, the event takes effect once.
 func TestADispatcherOutlivesTheFaultOfAnyCall(t *testing.T) {
 	for _, method := range []string{
-		"Atomically", "ReadWindow", "SafeMark", "CountRows", "Record", "Applied",
+		"Atomically", "ReadWindow", "SafeMark", "CountRows", "RecordNew", "Applied",
 		"Create", "Load", "Acquire", "Release", "Save", "Counts", "Register", "Serve",
 	} {
 		for name, plan := range map[string]func(*eventstest.Faults){
@@ -207,7 +207,7 @@ func TestAFailedAppendPublishesNothing(t *testing.T) {
 
 func TestABlockedCallWaits(t *testing.T) {
 	f, _, d, r := faulty(t)
-	held := f.Block("Record")
+	held := f.Block("RecordNew")
 	done := make(chan error, 1)
 	go func() { done <- eventstest.Drain(t.Context(), d) }()
 	<-held.Reached()

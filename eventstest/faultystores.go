@@ -122,6 +122,10 @@ func (s markers) Record(ctx context.Context, all ...persistence.Marker) ([]bool,
 	return call(ctx, s.faults, "Record", func() ([]bool, error) { return s.next.Record(ctx, all...) })
 }
 
+func (s markers) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	return run(ctx, s.faults, "RecordNew", func() error { return s.next.RecordNew(ctx, marker) })
+}
+
 func (s markers) Applied(ctx context.Context, all ...persistence.Marker) ([]bool, error) {
 	return call(ctx, s.faults, "Applied", func() ([]bool, error) { return s.next.Applied(ctx, all...) })
 }

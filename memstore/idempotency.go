@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -23,6 +24,15 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 		}
 	}
 	return recorded, nil
+}
+
+// RecordNew implements [persistence.IdempotencyStore].
+func (s *Store) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	recorded, err := s.Record(ctx, marker)
+	if err == nil && !recorded[0] {
+		return fmt.Errorf("event %s, handler %q: %w", marker.Event, marker.Handler, persistence.ErrApplied)
+	}
+	return err
 }
 
 // Applied implements [persistence.IdempotencyStore].

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,47 @@ func (s *suite) recordMarkers(markers ...persistence.Marker) []bool {
 	return recorded
 }
 
+// recording is a way to record one marker, which is true if it is new.
+type recording func(ctx context.Context, m persistence.Marker) (isNew bool, err error)
+
+// recordings are the ways there are. Where the marker exists, the transaction has to
+// be rolled back after the second.
+func (s *suite) recordings() map[string]recording {
+	return map[string]recording{
+		"Record": func(ctx context.Context, m persistence.Marker) (bool, error) {
+			recorded, err := s.Idempotency.Record(ctx, m)
+			return err == nil && recorded[0], err
+		},
+		"RecordNew": func(ctx context.Context, m persistence.Marker) (bool, error) {
+			err := s.Idempotency.RecordNew(ctx, m)
+			return err == nil, err
+		},
+	}
+}
+
+// recordNew records markers that are expected to be new, in a transaction.
+func (s *suite) recordNew(markers ...persistence.Marker) error {
+	return s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+		for _, m := range markers {
+			if err := s.Idempotency.RecordNew(ctx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 var idempotencyRules = []rule{
+	{"a marker that is to be new is an error if it exists", func(s *suite) {
+		require.NoError(s, s.recordNew(marker("a", "h"), marker("b", "h"), marker("a", "h2")))
+		require.ErrorIs(s, s.recordNew(marker("a", "h")), persistence.ErrApplied)
+		require.ErrorIs(s, s.recordNew(marker("c", "h"), marker("b", "h")), persistence.ErrApplied)
+		require.ErrorIs(s, s.recordNew(marker("d", "h"), marker("d", "h")), persistence.ErrApplied)
+		require.Equal(s, []bool{false, false, false, true, true},
+			s.recordMarkers(marker("a", "h"), marker("b", "h"), marker("a", "h2"), marker("c", "h"), marker("d", "h")))
+		require.ErrorIs(s, s.recordNew(marker("c", "h")), persistence.ErrApplied)
+		require.ErrorIs(s, s.recordNew(persistence.Marker{}), persistence.ErrInvalid)
+	}},
 	{"several markers are recorded whatever their text", func(s *suite) {
 		var markers []persistence.Marker
 		for i, text := range []string{`NULL`, `null`, `"`, `\`, `\"`, `{a,b}`, `,`, `'`, `$1`, `%s`, `{"a":1}`, `a\\`} {
@@ -73,14 +114,16 @@ var idempotencyRules = []rule{
 			s.recordMarkers(marker("a", "h"), marker("A", "h"), marker("a", "H"), marker("a", "h "), later))
 	}},
 	{"a marker needs a transaction and goes with it", func(s *suite) {
-		_, err := s.Idempotency.Record(s.ctx, marker("a", "h"))
-		require.ErrorIs(s, err, persistence.ErrNoTransaction)
-		require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
-			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
-			require.NoError(s, err)
-			return errRollback
-		}), errRollback)
-		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+		for way, record := range s.recordings() {
+			_, err := record(s.ctx, marker("a", way))
+			require.ErrorIs(s, err, persistence.ErrNoTransaction, way)
+			require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+				_, err := record(ctx, marker("a", way))
+				require.NoError(s, err, way)
+				return errRollback
+			}), errRollback, way)
+			require.Equal(s, []bool{true}, s.recordMarkers(marker("a", way)), way)
+		}
 	}},
 	{"a marker that is recorded leaves the transaction usable", func(s *suite) {
 		s.recordMarkers(marker("a", "h"))
@@ -101,26 +144,29 @@ var idempotencyRules = []rule{
 	{"a racing twin waits: false if the first commits", func(s *suite) { s.race(nil, false) }},
 	{"a racing twin waits: true if the first rolls back", func(s *suite) { s.race(errRollback, true) }},
 	{"a marker that cannot be written is an error, never already applied", func(s *suite) {
-		ctx, cancel := context.WithCancel(s.ctx)
-		err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
-			cancel()
-			recorded, err := s.Idempotency.Record(ctx, marker("a", "h"))
-			if err == nil && len(recorded) == 1 && !recorded[0] {
-				s.Error("a marker that nobody wrote is reported as already applied")
+		for way, record := range s.recordings() {
+			ctx, cancel := context.WithCancel(s.ctx)
+			err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
+				cancel()
+				isNew, err := record(ctx, marker("a", way))
+				if err == nil && !isNew {
+					s.Error("a marker that nobody wrote is reported as already applied")
+				}
+				return err
+			})
+			require.Error(s, err, way)
+			require.NotErrorIs(s, err, persistence.ErrApplied, way)
+			require.Equal(s, []bool{true}, s.recordMarkers(marker("a", way)), way)
+			if s.EndTransaction == nil {
+				continue
 			}
-			return err
-		})
-		require.Error(s, err)
-		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
-		if s.EndTransaction == nil {
-			return
+			require.Error(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+				_ = s.EndTransaction(ctx)
+				_, err := record(ctx, marker("a", way))
+				require.ErrorIs(s, err, persistence.ErrNoTransaction, way)
+				return nil
+			}), way)
 		}
-		require.Error(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
-			_ = s.EndTransaction(ctx)
-			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
-			require.ErrorIs(s, err, persistence.ErrNoTransaction)
-			return nil
-		}))
 	}},
 	{"a twin that waits gives up with its context", func(s *suite) {
 		s.needsConcurrency()
@@ -144,23 +190,28 @@ var idempotencyRules = []rule{
 // way while the second has begun.
 func (s *suite) race(end error, want bool) {
 	s.needsConcurrency()
-	first := s.begin(func(ctx context.Context) error {
-		recorded, err := s.Idempotency.Record(ctx, marker("a", "h"))
-		require.Equal(s, []bool{true}, recorded)
-		return err
-	})
-	entered := make(chan struct{})
-	var recorded []bool
-	second := make(chan error, 1)
-	go func() {
-		second <- s.Transactor.Atomically(s.ctx, func(ctx context.Context) (err error) {
-			close(entered)
-			recorded, err = s.Idempotency.Record(ctx, marker("a", "h"))
+	for way, record := range s.recordings() {
+		m := marker("a", way)
+		first := s.begin(func(ctx context.Context) error {
+			isNew, err := record(ctx, m)
+			require.True(s, isNew, way)
 			return err
 		})
-	}()
-	<-entered
-	first.finish(end)
-	require.NoError(s, <-second)
-	require.Equal(s, []bool{want}, recorded)
+		entered := make(chan struct{})
+		var isNew bool
+		second := make(chan error, 1)
+		go func() {
+			second <- s.Transactor.Atomically(s.ctx, func(ctx context.Context) (err error) {
+				close(entered)
+				isNew, err = record(ctx, m)
+				return err
+			})
+		}()
+		<-entered
+		first.finish(end)
+		if err := <-second; want || !errors.Is(err, persistence.ErrApplied) {
+			require.NoError(s, err, way)
+		}
+		require.Equal(s, want, isNew, way)
+	}
 }

@@ -172,3 +172,8 @@ func (e entryStore) Record(ctx context.Context, markers ...persistence.Marker) (
 	}
 	return e.IdempotencyStore.Record(ctx, markers...)
 }
+
+func (e entryStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	e.enters(marker)
+	return e.IdempotencyStore.RecordNew(ctx, marker)
+}

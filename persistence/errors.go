@@ -28,6 +28,11 @@ var (
 	// happened before.
 	ErrDuplicate = errors.New("the dedup key is taken")
 
+	// ErrApplied says that a marker exists already, of a transaction that has
+	// committed or from earlier in this one: the effect that it stands for has
+	// happened. Nothing was written.
+	ErrApplied = errors.New("already applied")
+
 	// ErrSchema says that the outbox tables are missing, or older or newer
 	// than this version of the library.
 	ErrSchema = errors.New("outbox schema")

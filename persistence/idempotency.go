@@ -41,6 +41,11 @@ type IdempotencyStore interface {
 	//     that is paused does not keep others waiting.
 	Record(ctx context.Context, markers ...Marker) ([]bool, error)
 
+	// RecordNew is Record for one marker that is expected to be new, which some
+	// databases write for less. It returns [ErrApplied] where Record reports
+	// false; the transaction may be of no use then, but to be rolled back.
+	RecordNew(ctx context.Context, marker Marker) error
+
 	// Applied reports for each of the markers whether it has been committed.
 	// It works outside of any transaction that ctx carries.
 	Applied(ctx context.Context, markers ...Marker) ([]bool, error)

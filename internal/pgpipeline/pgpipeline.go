@@ -36,9 +36,10 @@ const noted = "github.com/onward-go/outbox/internal/pgpipeline"
 // the statement has affected.
 //
 // Committed is told what became of the COMMIT before Follow returns. If it failed,
-// the statement has not run, and the error is returned; whoever calls ends what
-// there is of a transaction by then. Whoever cancels ctx on the way learns nothing:
-// the connection is closed, and the COMMIT may have succeeded.
+// the statement has not run, and the error that is returned does not wrap that of the
+// COMMIT, which says nothing of the statement; whoever calls ends what there is of a
+// transaction by then. Whoever cancels ctx on the way learns nothing: the connection
+// is closed, and the COMMIT may have succeeded.
 //
 // The server answers when the statement is done, so committed waits for the locks
 // that the statement waits for. An answer of its own for the COMMIT would cost a
@@ -49,7 +50,7 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 		if prepared[i], err = conn.Prepare(ctx, text, text); err != nil { // once a connection
 			err = fmt.Errorf("prepare %s: %w", text, err)
 			committed(err) // the server has given the transaction up
-			return 0, err
+			return 0, notRun(err)
 		}
 	}
 	statement := prepared[2]
@@ -65,14 +66,14 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 	if err := p.Sync(); err != nil {
 		err = cmp.Or(p.Close(), err)
 		committed(err)
-		return 0, err
+		return 0, notRun(err)
 	}
 	// If the COMMIT fails, the server skips the rest.
 	err = outcome(next(p))
 	committed(err)
 	if err != nil {
 		_ = p.Close() // it says the same
-		return 0, err
+		return 0, notRun(err)
 	}
 	_, err = next(p)
 	if err == nil {
@@ -86,6 +87,11 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 		err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
 	return rows, err
+}
+
+// notRun is a statement's error where the COMMIT before it has failed.
+func notRun(err error) error {
+	return fmt.Errorf("the transaction before has not committed: %v", err)
 }
 
 // Commit commits the transaction that is open on a connection. Ctx cannot cancel it.

@@ -44,6 +44,9 @@ type Store struct {
 	checked atomic.Bool
 	// tornViews is known, like all of the server, once that is checked.
 	tornViews atomic.Bool
+	// sessionIdleLimit is how long a transaction of the pool's may stand idle, a
+	// time.Duration, 0 for ever.
+	sessionIdleLimit atomic.Int64
 }
 
 var (
@@ -236,6 +239,7 @@ func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 	if server.tearsViews() {
 		s.tornViews.Store(true)
 	}
+	s.sessionIdleLimit.Store(int64(server.idleLimit))
 	return s.failed(err, "check the server")
 }
 

@@ -95,7 +95,7 @@ func (s *Store) MoveDeadLetter(ctx context.Context, move persistence.DeadLetterM
 	args := []any{s.at(move.Letter.Event.CreatedTime), move.Letter.Event.ID, move.Letter.Handler,
 		string(move.From), string(move.To), move.Attempts, move.LastError}
 	if s.cfg.Dialect.setsTransaction { // it is the first statement of a replay
-		args = append(args, idleLimit(ctx).Milliseconds())
+		args = append(args, s.idleLimit(ctx))
 	}
 	n, err := conn.Exec(ctx, s.sql.MoveDeadLetter, args...)
 	if err == nil && n == 0 && move.From == move.To {

@@ -36,11 +36,14 @@ type Dialect struct {
 	// lostConnection is how the driver's error for one ends, told by its text
 	// to do without an import; or "".
 	lostConnection string
-	// setsTransaction says that RecordMarker sets, for the transaction, how long
-	// it may stand idle, and whether its commit waits until it is on disk.
+	// isTaken reports the error of InsertMarker that there is such a marker.
+	isTaken func(error) bool
+	// setsTransaction says that the statement that records a marker sets, for the
+	// transaction, how long it may stand idle, and whether its commit waits until it
+	// is on disk.
 	setsTransaction bool
-	// isAnotherIncarnation reports the error of RecordMarker, with setsTransaction,
-	// that the server has crashed since.
+	// isAnotherIncarnation reports the error of such a statement that the server has
+	// crashed since.
 	isAnotherIncarnation func(error) bool
 	// listsKnown says that RecordMarkers takes arrays, and yields the markers that
 	// existed already instead of those that are new.
@@ -136,10 +139,14 @@ type statements struct {
 	CountRows     string // from, to, bucket width in µs
 
 	// idempotency
-	Incarnation    string // with setsTransaction
-	RecordMarker   string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
-	RecordMarkers  string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate or listsKnown
-	AppliedMarkers string // markers as JSON
+	Incarnation  string // with setsTransaction
+	RecordMarker string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
+	// InsertMarker fails where there is such a marker, and leaves the transaction of
+	// no use. Time, id, handler, idle limit; or ""
+	InsertMarker               string
+	InsertMarkerAsynchronously string // and in which life of the server the commit may not be synchronous, or "any"
+	RecordMarkers              string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate or listsKnown
+	AppliedMarkers             string // markers as JSON
 
 	// dedup keys
 	ReserveKeys string // keys as JSON; yields those it reserved, or fails for all
@@ -224,7 +231,7 @@ type sidecarStatements struct {
 	ListDeadLetters   string // the state is empty
 	ListDeadLettersIn string
 	GetDeadLetter     string // time, id, handler
-	MoveDeadLetter    string // time, id, handler, from, to, attempts, error; and with setsTransaction the idle limit in ms, 0 for none
+	MoveDeadLetter    string // time, id, handler, from, to, attempts, error; and with setsTransaction the idle limit
 	PurgeDeadLetters  string // before, limit
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,39 @@ func inOrder(markers []persistence.Marker) []int {
 		return cmp.Or(markers[a].Event.Compare(markers[b].Event), strings.Compare(markers[a].Handler, markers[b].Handler))
 	})
 	return order
+}
+
+// RecordNew implements persistence.IdempotencyStore.
+func (s *Store) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	conn, err := s.tx(ctx)
+	if err == nil {
+		err = persistence.CheckMarker(marker)
+	}
+	if err != nil {
+		return err
+	}
+	err = s.insertMarker(ctx, conn, marker)
+	return s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", marker.Event, marker.Handler)
+}
+
+// insertMarker writes a marker that is expected to be new.
+func (s *Store) insertMarker(ctx context.Context, conn Conn, m persistence.Marker) error {
+	if s.sql.InsertMarker == "" {
+		recorded, err := s.recordOne(ctx, conn, m)
+		if err == nil && !recorded {
+			err = persistence.ErrApplied
+		}
+		return err
+	}
+	query, args := s.sql.InsertMarker, []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler, s.idleLimit(ctx)}
+	if s.cfg.AsynchronousCommit {
+		query, args = s.sql.InsertMarkerAsynchronously, append(args, s.asynchronous(ctx))
+	}
+	_, err := conn.Exec(ctx, query, args...)
+	if err != nil && s.cfg.Dialect.isTaken(err) {
+		return persistence.ErrApplied
+	}
+	return err
 }
 
 func (s *Store) recordOne(ctx context.Context, conn Conn, m persistence.Marker) (bool, error) {
@@ -125,7 +159,7 @@ func (s *Store) recordArrays(ctx context.Context, conn Conn, sorted []persistenc
 // withSettings adds those of the transaction, where the statement takes any.
 func (s *Store) withSettings(ctx context.Context, args ...any) []any {
 	if s.cfg.Dialect.setsTransaction {
-		args = append(args, idleLimit(ctx).Milliseconds(), s.asynchronous(ctx))
+		args = append(args, s.idleLimit(ctx), s.asynchronous(ctx))
 	}
 	return args
 }
@@ -159,14 +193,18 @@ func (s *Store) isDuplicate(err error) bool {
 }
 
 // idleLimit is how long the transaction may stand idle before the server ends
-// it, or 0. Whoever is alive has ended it by then: ctx is over.
-func idleLimit(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 0
+// it, in ms, or 0. Whoever is alive has ended it by then: ctx is over. The limit of
+// the session stays where it is lower.
+func (s *Store) idleLimit(ctx context.Context) string {
+	limit := time.Duration(s.sessionIdleLimit.Load())
+	if deadline, ok := ctx.Deadline(); ok {
+		const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
+		own := min(max(time.Until(deadline), 0)+time.Second, longest)
+		if limit == 0 || own < limit {
+			limit = own
+		}
 	}
-	const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
-	return min(max(time.Until(deadline), 0)+time.Second, longest)
+	return strconv.FormatInt(limit.Milliseconds(), 10)
 }
 
 // Applied implements persistence.IdempotencyStore.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -22,6 +23,12 @@ func (f facts) on(name string) bool { return strings.EqualFold(f[name], "ON") ||
 // isolation is the session's, under its old name or its new one.
 func (f facts) isolation() string { return cmp.Or(f["transaction_isolation"], f["tx_isolation"]) }
 
+// milliseconds is a setting in that unit.
+func (f facts) milliseconds(name string) time.Duration {
+	ms, _ := strconv.Atoi(f[name]) // 0 where it is missing
+	return time.Duration(ms) * time.Millisecond
+}
+
 const mariaDB = "MariaDB"
 
 // product is a kind of database and its version.
@@ -29,6 +36,8 @@ type product struct {
 	name      string
 	version   version
 	isolation string // of the session, where it is asked for
+	// idleLimit is how long a transaction of the session may stand idle, likewise.
+	idleLimit time.Duration
 }
 
 func (p product) String() string { return p.name + " " + p.version.String() }
@@ -126,7 +135,7 @@ func refuseLookalikes(text string, all []lookalike, lack, use string) error {
 
 func judgePostgres(f facts) (product, error) {
 	text := f["version"]
-	p := product{name: "PostgreSQL", version: parseVersion(text)}
+	p := product{name: "PostgreSQL", version: parseVersion(text), idleLimit: f.milliseconds("idle limit")}
 	err := refuseLookalikes(text, []lookalike{
 		{"CockroachDB", "CockroachDB"},
 		{"-YB-", "YugabyteDB"},
@@ -155,7 +164,7 @@ func judgeSQLite(f facts) (product, error) {
 // row that a producer holds on the only server that is written to.
 func judgeMySQL(f facts) (product, error) {
 	text := f["version"] + " " + f["version_comment"]
-	p := product{"MySQL", parseVersion(f["version"]), f.isolation()}
+	p := product{name: "MySQL", version: parseVersion(f["version"]), isolation: f.isolation()}
 	oldest, why := version{8, 0, 16}, "which lacks SKIP LOCKED, JSON_TABLE or CHECK constraints"
 	if strings.Contains(strings.ToLower(text), "mariadb") {
 		// Proxies put 5.5.5- before it, for old clients.

@@ -24,8 +24,8 @@ var (
 )
 
 func ours(f face, servers []string) contender {
-	single := dispatcherOf(f, "dispatch", 5000, 1, (*dispatcher).single)
-	producing := dispatcherOf(f, "dispatch", 5000, 1, (*dispatcher).single)
+	single := dispatcherOf(f, "dispatch", 12_000, 1, (*dispatcher).single)
+	producing := dispatcherOf(f, "dispatch", 12_000, 1, (*dispatcher).single)
 	producing.name, producing.producers = f.name+"-producing", 4
 	return contender{
 		name:    f.name,

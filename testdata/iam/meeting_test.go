@@ -106,6 +106,11 @@ func (s askedStore) Record(ctx context.Context, markers ...persistence.Marker) (
 	return s.IdempotencyStore.Record(ctx, markers...)
 }
 
+func (s askedStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	s.asked.add(marker.Event.ID, s.name)
+	return s.IdempotencyStore.RecordNew(ctx, marker)
+}
+
 // expiredCursors hands out leases that have expired, once it is time to.
 type expiredCursors struct {
 	persistence.OutboxCursorStore

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
@@ -129,6 +130,36 @@ func TestATransactionEndsAsTheNextBegins(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a COMMIT fails with is not taken for what the next transaction's marker does: it
+// would pass for an event that has been applied.
+func TestACommitThatViolatesAConstraintIsNotTheNextMarkersError(t *testing.T) {
+	t.Parallel()
+	onPipelines(t, func(t *testing.T, c chained, pool *pgxpool.Pool, _ *flights) {
+		_, err := pool.Exec(t.Context(), "ALTER TABLE notes ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED")
+		require.NoError(t, err)
+		require.NoError(t, insertNote(t.Context(), pool, "taken"))
+		chain := c.Chain(c.outbox)
+		var before error
+		held, err := chain.Atomically(t.Context(), func(ctx context.Context) error {
+			if err := c.RecordNew(ctx, markerOf("first")); err != nil {
+				return err
+			}
+			return c.note(ctx, "taken")
+		}, func(err error) { before = err })
+		require.NoError(t, err)
+		require.True(t, held)
+		next := markerOf("next")
+		_, err = chain.Atomically(t.Context(), func(ctx context.Context) error { return c.RecordNew(ctx, next) }, func(error) {})
+		require.Error(t, err)
+		require.NotErrorIs(t, err, persistence.ErrApplied)
+		var violation *pgconn.PgError
+		require.ErrorAs(t, before, &violation)
+		require.Equal(t, "23505", violation.Code)
+		chain.Flush()
+		require.NoError(t, c.Atomically(t.Context(), func(ctx context.Context) error { return c.RecordNew(ctx, next) }))
+	})
 }
 
 // publishTo publishes n events of so many aggregates in turn.

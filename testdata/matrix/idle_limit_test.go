@@ -51,53 +51,70 @@ func TestPostgresEndsATransactionThatStandsIdlePastItsDeadline(t *testing.T) {
 }
 
 func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
-	db, outbox := newPostgres(t)
-	pool, err := db.DB()
-	require.NoError(t, err)
-	pool.SetMaxOpenConns(1)
+	const day = 86_400_000
 	for name, c := range map[string]struct {
-		before    string
+		session   string
 		deadline  time.Duration // 0: none
 		low, high int           // ms
 	}{
-		"none without a deadline":  {"0", 0, 0, 0},
-		"that of before":           {"2min", 0, 120_000, 120_000},
-		"that of the deadline":     {"0", time.Hour, 3_500_000, 3_601_000},
-		"lower than that before":   {"1d", time.Hour, 3_500_000, 3_601_000},
-		"higher than that before":  {"1500ms", time.Hour, 1500, 1500},
-		"higher than the greatest": {"0", 1000 * time.Hour, 2_073_600_000, 2_073_600_000},
+		"none without a deadline":      {"0", 0, 0, 0},
+		"that of the session":          {"2min", 0, 120_000, 120_000},
+		"that of the deadline":         {"0", time.Hour, 3_500_000, 3_601_000},
+		"lower than the session's":     {"1d", time.Hour, 3_500_000, 3_601_000},
+		"higher than the session's":    {"1500ms", time.Hour, 1500, 1500},
+		"as high as it can be":         {"0", 1000 * time.Hour, 24 * day, 24 * day},
+		"the session's, a time passed": {"1500ms", time.Nanosecond, 1000, 1000},
 	} {
-		limit := func(ctx context.Context) (ms int) {
-			require.NoError(t, gormtx.DB(ctx, db).Raw("SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms).Error)
-			return ms
-		}
-		require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
-			require.NoError(t, gormtx.Tx(ctx).Exec("SET LOCAL idle_in_transaction_session_timeout = '"+c.before+"'").Error)
-			if c.deadline > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, c.deadline)
-				defer cancel()
+		t.Run(name, func(t *testing.T) {
+			db, outbox := newPostgresAt(t, PostgresDSN(t)+"&idle_in_transaction_session_timeout="+c.session)
+			limit := func(ctx context.Context) (ms int) {
+				require.NoError(t, gormtx.DB(ctx, db).Raw("SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms).Error)
+				return ms
 			}
-			for _, ids := range [][]string{{"a"}, {"b"}, {"c", "d"}} { // one and many are different statements
+			bare := limit(t.Context())
+			within := func(record func(ctx context.Context) error) {
+				require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+					limited := ctx
+					if c.deadline > 0 {
+						limited = past(ctx, time.Now().Add(c.deadline))
+					}
+					require.NoError(t, record(limited))
+					require.GreaterOrEqual(t, limit(ctx), c.low)
+					require.LessOrEqual(t, limit(ctx), c.high)
+					return nil
+				}))
+				require.Equal(t, bare, limit(t.Context()))
+			}
+			// Each is a statement of its own.
+			within(func(ctx context.Context) error { return outbox.RecordNew(ctx, markerOf("a")) })
+			for _, ids := range [][]string{{"b"}, {"c", "d"}} {
 				var markers []persistence.Marker
 				for _, id := range ids {
-					m := markerOf(id)
-					m.Handler = name
-					markers = append(markers, m)
+					markers = append(markers, markerOf(id))
 				}
 				for _, want := range []bool{true, false} {
-					got, err := outbox.Record(ctx, markers...)
-					require.NoError(t, err)
-					require.Equal(t, slices.Repeat([]bool{want}, len(ids)), got, name)
-					require.GreaterOrEqual(t, limit(ctx), c.low, name)
-					require.LessOrEqual(t, limit(ctx), c.high, name)
+					within(func(ctx context.Context) error {
+						got, err := outbox.Record(ctx, markers...)
+						require.Equal(t, slices.Repeat([]bool{want}, len(ids)), got)
+						return err
+					})
 				}
 			}
-			return nil
-		}))
-		require.Zero(t, limit(t.Context()), name)
+		})
 	}
 }
+
+// past returns a context that has a deadline, and does not end with it.
+func past(ctx context.Context, deadline time.Time) context.Context {
+	return deadlined{ctx, deadline}
+}
+
+type deadlined struct {
+	context.Context
+	deadline time.Time
+}
+
+func (d deadlined) Deadline() (time.Time, bool) { return d.deadline, true }
 
 // A process that is paused while it writes more than its cursor keeps the row
 // locked that is also the lease's.

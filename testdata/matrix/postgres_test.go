@@ -70,7 +70,11 @@ func TestPostgresPublishIsOneRoundTrip(t *testing.T) {
 
 // newPostgres returns an outbox in a new database.
 func newPostgres(t *testing.T, opts ...gormtx.Option) (*gorm.DB, *gormtx.Outbox) {
-	db := Open(t, postgres.Open(PostgresDSN(t)), &gorm.Config{Logger: logger.Discard})
+	return newPostgresAt(t, PostgresDSN(t), opts...)
+}
+
+func newPostgresAt(t *testing.T, dsn string, opts ...gormtx.Option) (*gorm.DB, *gormtx.Outbox) {
+	db := Open(t, postgres.Open(dsn), &gorm.Config{Logger: logger.Discard})
 	outbox := gormtx.New(db, opts...)
 	require.NoError(t, outbox.Migrate(t.Context()))
 	return db, outbox

@@ -95,11 +95,25 @@ type gatedIdempotency struct {
 }
 
 func (i gatedIdempotency) Record(ctx context.Context, markers ...persistence.Marker) ([]bool, error) {
-	return inTransaction(ctx, i.r, "marker "+name(markers[0].Event.ID, markers[0].Handler), func() ([]bool, error) {
-		// A replica that crashes does not wait for a racing twin any longer.
-		ctx, cancel := i.r.alive(ctx)
-		defer cancel()
+	return recording(ctx, i.r, markers[0], func(ctx context.Context) ([]bool, error) {
 		return i.IdempotencyStore.Record(ctx, markers...)
+	})
+}
+
+func (i gatedIdempotency) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	_, err := recording(ctx, i.r, marker, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, i.IdempotencyStore.RecordNew(ctx, marker)
+	})
+	return err
+}
+
+// recording makes a call that records markers, of which one is given.
+func recording[T any](ctx context.Context, r *replica, marker persistence.Marker, do func(context.Context) (T, error)) (T, error) {
+	return inTransaction(ctx, r, "marker "+name(marker.Event.ID, marker.Handler), func() (T, error) {
+		// A replica that crashes does not wait for a racing twin any longer.
+		ctx, cancel := r.alive(ctx)
+		defer cancel()
+		return do(ctx)
 	})
 }
 

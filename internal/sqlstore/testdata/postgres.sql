@@ -104,21 +104,22 @@ SELECT coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text
 
 -- RecordMarker
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-VALUES ($1::timestamptz, $2::text, concat($3::text, left(CASE
-    WHEN $4::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $4::bigint * interval '1 ms', true)
-    THEN set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
-  END, 0),
-  left(CASE WHEN $5::text <> '' THEN set_config('synchronous_commit',
-    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)))
+VALUES ($1::timestamptz, $2::text, concat($3::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0), CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
+    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
+-- InsertMarker
+INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
+VALUES ($1::timestamptz, $2::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || $3::text)
+
+-- InsertMarkerAsynchronously
+INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
+VALUES ($1::timestamptz, $2::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || left(set_config('synchronous_commit',
+    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) || $3::text)
+
 -- RecordMarkers
-WITH settings AS MATERIALIZED (SELECT concat(left(CASE
-    WHEN $4::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $4::bigint * interval '1 ms', true)
-    THEN set_config('idle_in_transaction_session_timeout', $4::bigint::text, true)
-  END, 0),
-  left(CASE WHEN $5::text <> '' THEN set_config('synchronous_commit',
-    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true) END, 0)) AS nothing),
+WITH settings AS MATERIALIZED (SELECT concat(left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0), CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
+    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END) AS nothing),
 k AS MATERIALIZED (
   SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond' AS created_time, k.id, k.handler
   FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[]) AS k(micros, id, handler)
@@ -301,10 +302,7 @@ FROM "iam"."app_outbox_dead_letters"
 WHERE created_time = $1 AND event_id = $2 AND handler = $3
 
 -- MoveDeadLetter
-UPDATE "iam"."app_outbox_dead_letters" AS l SET state = concat($5::text, left(CASE
-    WHEN $8::bigint > 0 AND coalesce(nullif(current_setting('idle_in_transaction_session_timeout'), '0')::interval > $8::bigint * interval '1 ms', true)
-    THEN set_config('idle_in_transaction_session_timeout', $8::bigint::text, true)
-  END, 0)),
+UPDATE "iam"."app_outbox_dead_letters" AS l SET state = left(set_config('idle_in_transaction_session_timeout', $8::text, true), 0) || $5::text,
   attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
 WHERE l.created_time = $1 AND l.event_id = $2 AND l.handler = $3 AND l.state = $4
 
@@ -487,6 +485,8 @@ FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 AND created_time = $2 AND
 SELECT 'version', version()
 UNION ALL
 SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
+UNION ALL
+SELECT 'idle limit', coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'
 
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
