@@ -50,7 +50,7 @@ type Dispatcher struct {
 	current    atomic.Pointer[term] // the tenure of the lease that goes on, for those who look
 	polling    atomic.Int32
 	lateEvents atomic.Int64
-	ahead      atomic.Int64 // by how much the database's clock is, in ns
+	clockAhead atomic.Int64 // by how much the database's clock is, in ns
 
 	mu         sync.Mutex
 	handlers   map[string][]subscription // by event type

@@ -164,7 +164,7 @@ func since(began time.Time) (took time.Duration) {
 }
 
 // see notes by how much the database's clock is ahead of this one.
-func (d *Dispatcher) see(clock time.Time) { d.ahead.Store(int64(time.Until(clock))) }
+func (d *Dispatcher) see(clock time.Time) { d.clockAhead.Store(int64(time.Until(clock))) }
 
 // tellOf tells what has become of a delivery.
 func (d *Dispatcher) tellOf(which func(*Observer) func(DeliveryInfo), r *persistence.Record, dl *delivery, err error) {
@@ -184,7 +184,7 @@ func (d *Dispatcher) info(r *persistence.Record, handler string, attempts int, t
 	return DeliveryInfo{
 		Dispatcher: d.name, Handler: handler, EventID: r.ID, EventType: r.EventType, AccountID: r.AccountID,
 		AggregateType: r.AggregateType, AggregateID: r.AggregateID, Attempts: attempts, Duration: took, Batch: 1,
-		Lag: max(0, time.Since(r.CreatedTime)+time.Duration(d.ahead.Load())), Err: err,
+		Lag: max(0, time.Since(r.CreatedTime)+time.Duration(d.clockAhead.Load())), Err: err,
 	}
 }
 

@@ -143,18 +143,14 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 	if len(t.window.entries) > 0 || t.dirty() {
 		pause = min(pause, t.untilDue()) // the cursor is to be moved
 	}
-	ahead := max(p.batch, t.ahead)
-	busy := func(now load) bool {
-		return now.running == t.lanes.width && now.ready >= t.lanes.width && now.queued >= ahead
-	}
-	if busy(t.lanes.load()) {
-		// What was read now would only wait, in a window that each read counts.
+	enough := t.enough(p.batch)
+	if t.busy(t.lanes.load(), enough) {
 		pause, more = max(pause, saveEvery), true
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	ready := func(now load) bool {
-		return more && now.queued < ahead && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
+		return more && now.queued < enough && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
 	}
 	defer t.lanes.stopAwaiting() // ready looks at what the caller changes
 	for {
@@ -166,7 +162,7 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 		case <-timer.C:
 			return
 		case <-p.d.wake:
-			if !busy(t.lanes.load()) {
+			if !t.busy(t.lanes.load(), enough) {
 				return
 			}
 			more = true

@@ -31,7 +31,11 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 		// Nothing is left out before the cursor moves.
 		t.holdouts = persistence.Holdouts{}
 	}
-	n, more, err = t.read(ctx, min(batch, t.room()))
+	limit := min(batch, t.room())
+	if t.busy(t.lanes.load(), 2*t.enough(batch)) {
+		limit = 0
+	}
+	n, more, err = t.read(ctx, limit)
 	if err != nil || !due {
 		return n, more, err
 	}
@@ -40,6 +44,17 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 	t.advance()
 	return n, more, t.save(ctx)
 }
+
+// busy reports whether all lanes run and have something to go on with, and so many
+// events wait. What was read then would only wait, too, in a window that each read
+// counts.
+func (t *term) busy(now load, queued int) bool {
+	ready := t.lanes.single || now.ready >= t.lanes.width
+	return ready && now.running == t.lanes.width && now.queued >= queued
+}
+
+// enough is how many events are to wait.
+func (t *term) enough(batch int) int { return max(batch, t.ahead) }
 
 // due reports whether it is time to move the cursor.
 func (t *term) due(batch int) bool {
