@@ -170,7 +170,9 @@ func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered 
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
 	guard := func(fn func() error) error { return protect(fn, func(error) {}) }
-	entered, err = t.d.transact(t.ctx, t.d.tx.Atomically, guard, func(ctx context.Context) (func() error, error) {
+	ctx, cancel := t.timeouts.next()
+	defer cancel()
+	entered, err = t.d.transact(ctx, t.d.tx.Atomically, guard, func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
 		fresh = recorded
 		if err != nil {

@@ -118,7 +118,9 @@ func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered
 	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
 	dl.began = t.d.now()
 	applied := false
-	entered, err = t.d.run(t.ctx, in, guard, r, dl.handler, func(ctx context.Context) error {
+	ctx, cancel := t.timeouts.next()
+	defer cancel()
+	entered, err = t.d.run(ctx, in, guard, r, dl.handler, func(ctx context.Context) error {
 		err := t.d.idempotency.RecordNew(ctx, dl.marker)
 		applied = errors.Is(err, persistence.ErrApplied)
 		return err
@@ -131,7 +133,7 @@ func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered
 }
 
 // run runs a handler in a transaction of its own, unless what is written in it
-// first fails. It reports whether the handler was entered.
+// first fails. Ctx ends when the handler's time is up. It reports whether the handler was entered.
 func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) error) (entered bool, err error) {
 	return d.transact(ctx, in, guard, func(ctx context.Context) (func() error, error) {
 		if err := first(ctx); err != nil {
@@ -144,8 +146,6 @@ func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r pers
 // transact runs the handler that prepare returns, if any, in one transaction with
 // what prepare does.
 func (d *Dispatcher) transact(ctx context.Context, in atomically, guard guard, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
-	defer cancel()
 	err = guard(func() error {
 		return in(ctx, func(ctx context.Context) error {
 			handle, err := prepare(ctx)

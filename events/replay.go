@@ -86,6 +86,8 @@ func (d *Dispatcher) replay(ctx context.Context, letter persistence.Marker) erro
 // the replayed ones first. It reports whether the handler was entered.
 func (d *Dispatcher) applyLetter(ctx context.Context, s subscription, l persistence.DeadLetter, move persistence.DeadLetterMove) (entered bool, err error) {
 	move.Letter, move.To = l.Marker(), persistence.DeadLetterReplayed
+	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
+	defer cancel()
 	return d.run(ctx, d.tx.Atomically, apart, l.Record, s.handler, func(ctx context.Context) error {
 		return d.cursors.MoveDeadLetter(ctx, move)
 	})

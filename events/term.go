@@ -25,12 +25,13 @@ type term struct {
 
 	// ctx is that of handlers and of what is written for them. It ends when the
 	// lease is lost, or the dispatcher does not wait for handlers any longer.
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	closing atomic.Bool
-	helpers sync.WaitGroup // keeper, audit, replays
-	quit    context.CancelFunc
-	replays atomic.Bool // a handler is, or may be, in a replay
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	timeouts *timeouts // of handlers
+	closing  atomic.Bool
+	helpers  sync.WaitGroup // keeper, audit, replays
+	quit     context.CancelFunc
+	replays  atomic.Bool // a handler is, or may be, in a replay
 
 	handlers map[string][]*served // by event type
 	behind   []persistence.Subscription
@@ -78,6 +79,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	}
 	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal()}
 	t.ctx, t.cancel = context.WithCancelCause(persistence.WithLease(context.WithValue(base, passing{d}, true), lease))
+	t.timeouts = &timeouts{parent: t.ctx, after: d.handlerTimeout}
 	t.checked = checksApplied(d.cursors) || checksApplied(d.idempotency)
 	t.lanes = t.newLanes()
 	if err := t.resume(ctx); err != nil {
