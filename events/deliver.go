@@ -133,7 +133,8 @@ func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered
 }
 
 // run runs a handler in a transaction of its own, unless what is written in it
-// first fails. Ctx ends when the handler's time is up. It reports whether the handler was entered.
+// first fails. Ctx ends when the handler's time is up. It reports whether the handler
+// was entered.
 func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) error) (entered bool, err error) {
 	return d.transact(ctx, in, guard, func(ctx context.Context) (func() error, error) {
 		if err := first(ctx); err != nil {

@@ -107,9 +107,9 @@ func WithBackoff(first, most time.Duration) Option {
 }
 
 // WithHandlerTimeout sets how long a handler may take, its transaction with it;
-// greater than 0. Then, or up to a 64th of that time later, its context is cancelled,
-// and it has failed. A handler
-// that does not heed its context keeps its aggregate's events waiting.
+// greater than 0. Then, or up to a 64th of that time later, its context is
+// cancelled, and it has failed. A handler that does not heed its context keeps
+// its aggregate's events waiting.
 func WithHandlerTimeout(timeout time.Duration) Option {
 	return func(d *Dispatcher) {
 		d.handlerTimeout = timeout

@@ -140,9 +140,9 @@ type statements struct {
 
 	// idempotency
 	Incarnation  string // with setsTransaction
-	RecordMarker string // time, id, handler; and with setsTransaction the idle limit in ms, 0 for none, and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
+	RecordMarker string // time, id, handler; and with setsTransaction the idle limit in ms, or "", and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
 	// InsertMarker fails where there is such a marker, and leaves the transaction of
-	// no use. Time, id, handler, idle limit; or ""
+	// no use. Time, id, handler, idle limit in ms; or ""
 	InsertMarker               string
 	InsertMarkerAsynchronously string // and in which life of the server the commit may not be synchronous, or "any"
 	RecordMarkers              string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate or listsKnown
@@ -231,7 +231,7 @@ type sidecarStatements struct {
 	ListDeadLetters   string // the state is empty
 	ListDeadLettersIn string
 	GetDeadLetter     string // time, id, handler
-	MoveDeadLetter    string // time, id, handler, from, to, attempts, error; and with setsTransaction the idle limit
+	MoveDeadLetter    string // time, id, handler, from, to, attempts, error; and with setsTransaction the idle limit in ms, or ""
 	PurgeDeadLetters  string // before, limit
 }
 

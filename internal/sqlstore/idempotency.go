@@ -67,14 +67,15 @@ func (s *Store) RecordNew(ctx context.Context, marker persistence.Marker) error 
 
 // insertMarker writes a marker that is expected to be new.
 func (s *Store) insertMarker(ctx context.Context, conn Conn, m persistence.Marker) error {
-	if s.sql.InsertMarker == "" {
+	limit := s.idleLimit(ctx)
+	if s.sql.InsertMarker == "" || limit == "" {
 		recorded, err := s.recordOne(ctx, conn, m)
 		if err == nil && !recorded {
 			err = persistence.ErrApplied
 		}
 		return err
 	}
-	query, args := s.sql.InsertMarker, []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler, s.idleLimit(ctx)}
+	query, args := s.sql.InsertMarker, []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler, limit}
 	if s.cfg.AsynchronousCommit {
 		query, args = s.sql.InsertMarkerAsynchronously, append(args, s.asynchronous(ctx))
 	}
@@ -193,16 +194,17 @@ func (s *Store) isDuplicate(err error) bool {
 }
 
 // idleLimit is how long the transaction may stand idle before the server ends
-// it, in ms, or 0. Whoever is alive has ended it by then: ctx is over. The limit of
+// it, in ms, or "". Whoever is alive has ended it by then: ctx is over. The limit of
 // the session stays where it is lower.
 func (s *Store) idleLimit(ctx context.Context) string {
-	limit := time.Duration(s.sessionIdleLimit.Load())
-	if deadline, ok := ctx.Deadline(); ok {
-		const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
-		own := min(max(time.Until(deadline), 0)+time.Second, longest)
-		if limit == 0 || own < limit {
-			limit = own
-		}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ""
+	}
+	const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
+	limit := min(max(time.Until(deadline), 0)+time.Second, longest)
+	if session := time.Duration(s.sessionIdleLimit.Load()); session > 0 {
+		limit = min(limit, session)
 	}
 	return strconv.FormatInt(limit.Milliseconds(), 10)
 }

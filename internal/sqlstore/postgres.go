@@ -322,7 +322,12 @@ VALUES ($1::timestamptz, $2::text, ` + settings + ` || $3::text)`
 
 // settings are expressions that set the transaction, and yield nothing.
 func settings(idle, asynchronous string) string {
-	return limitIdle(idle) + `, CASE WHEN ` + asynchronous + `::text <> '' THEN ` + commitAsynchronously(asynchronous) + ` END`
+	return unlessEmpty(idle, limitIdle(idle)) + `, ` + unlessEmpty(asynchronous, commitAsynchronously(asynchronous))
+}
+
+// unlessEmpty is an expression that is evaluated if a parameter is not empty.
+func unlessEmpty(param, expression string) string {
+	return `CASE WHEN ` + param + `::text <> '' THEN ` + expression + ` END`
 }
 
 // limitIdle is an expression that limits how long the transaction may stand idle, in

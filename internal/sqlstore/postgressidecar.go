@@ -151,7 +151,7 @@ WHERE created_time = $1 AND event_id = $2 AND handler = $3`,
 
 	// Limits how long the transaction may stand idle, as the marker does.
 	MoveDeadLetter: `
-UPDATE {schema}"{prefix}outbox_dead_letters" AS l SET state = ` + limitIdle("$8") + ` || $5::text,
+UPDATE {schema}"{prefix}outbox_dead_letters" AS l SET state = concat($5::text, ` + unlessEmpty("$8", limitIdle("$8")) + `),
   attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
 WHERE l.created_time = $1 AND l.event_id = $2 AND l.handler = $3 AND l.state = $4`,
 

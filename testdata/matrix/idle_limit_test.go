@@ -52,6 +52,7 @@ func TestPostgresEndsATransactionThatStandsIdlePastItsDeadline(t *testing.T) {
 
 func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 	const day = 86_400_000
+	const unset = -1 // no deadline, and a limit of the transaction's own
 	for name, c := range map[string]struct {
 		session   string
 		deadline  time.Duration // 0: none
@@ -59,6 +60,7 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 	}{
 		"none without a deadline":      {"0", 0, 0, 0},
 		"that of the session":          {"2min", 0, 120_000, 120_000},
+		"as somebody has set it":       {"2min", unset, 5000, 5000},
 		"that of the deadline":         {"0", time.Hour, 3_500_000, 3_601_000},
 		"lower than the session's":     {"1d", time.Hour, 3_500_000, 3_601_000},
 		"higher than the session's":    {"1500ms", time.Hour, 1500, 1500},
@@ -75,8 +77,11 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 			within := func(record func(ctx context.Context) error) {
 				require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
 					limited := ctx
-					if c.deadline > 0 {
+					switch {
+					case c.deadline > 0:
 						limited = past(ctx, time.Now().Add(c.deadline))
+					case c.deadline == unset:
+						require.NoError(t, gormtx.Tx(ctx).Exec("SET LOCAL idle_in_transaction_session_timeout = '5s'").Error)
 					}
 					require.NoError(t, record(limited))
 					require.GreaterOrEqual(t, limit(ctx), c.low)

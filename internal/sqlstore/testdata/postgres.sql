@@ -104,7 +104,7 @@ SELECT coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text
 
 -- RecordMarker
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-VALUES ($1::timestamptz, $2::text, concat($3::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0), CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
+VALUES ($1::timestamptz, $2::text, concat($3::text, CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
     CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END))
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
@@ -118,7 +118,7 @@ VALUES ($1::timestamptz, $2::text, left(set_config('idle_in_transaction_session_
     CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) || $3::text)
 
 -- RecordMarkers
-WITH settings AS MATERIALIZED (SELECT concat(left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0), CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
+WITH settings AS MATERIALIZED (SELECT concat(CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
     CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END) AS nothing),
 k AS MATERIALIZED (
   SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond' AS created_time, k.id, k.handler
@@ -302,7 +302,7 @@ FROM "iam"."app_outbox_dead_letters"
 WHERE created_time = $1 AND event_id = $2 AND handler = $3
 
 -- MoveDeadLetter
-UPDATE "iam"."app_outbox_dead_letters" AS l SET state = left(set_config('idle_in_transaction_session_timeout', $8::text, true), 0) || $5::text,
+UPDATE "iam"."app_outbox_dead_letters" AS l SET state = concat($5::text, CASE WHEN $8::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $8::text, true), 0) END),
   attempts = l.attempts + $6::integer, last_error = coalesce(nullif($7::text, ''), l.last_error)
 WHERE l.created_time = $1 AND l.event_id = $2 AND l.handler = $3 AND l.state = $4
 
