@@ -126,10 +126,23 @@ func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered
 		return err
 	})
 	if applied { // however the transaction has ended
-		t.meets.Store(true)
-		return false, nil
+		return false, t.confirm(dl.marker)
 	}
 	return entered, err
+}
+
+// confirm makes sure that a marker exists. A database may refuse one for somebody
+// else's key, in a trigger, which is not to pass for an event that has been applied.
+func (t *term) confirm(m persistence.Marker) error {
+	applied, err := t.d.idempotency.Applied(t.ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case !applied[0]:
+		return fmt.Errorf("the marker of event %s, handler %q, is said to exist, and does not: look for a trigger, or a unique index of your own, on the table of markers", m.Event, m.Handler)
+	}
+	t.meets.Store(true)
+	return nil
 }
 
 // run runs a handler in a transaction of its own, unless what is written in it

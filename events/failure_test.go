@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,45 @@ func TestAHandlerThatTakesTooLongHasFailed(t *testing.T) {
 		require.Len(t, tries, 2)
 		require.Len(t, letters, 1)
 		require.Contains(t, letters[0].LastError, "timed out after 3s")
+	})
+}
+
+func TestAHandlerThatMayTakeForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries, letters := attempts(t, time.Hour, func(int, context.Context) error { return nil }, events.WithHandlerTimeout(math.MaxInt64))
+		require.Len(t, tries, 1)
+		require.Empty(t, letters)
+	})
+}
+
+// misledStore says that markers exist which do not.
+type misledStore struct {
+	*memstore.Store
+	left int
+}
+
+func (m *misledStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	if m.left--; m.left >= 0 {
+		return fmt.Errorf("trigger: %w", persistence.ErrApplied)
+	}
+	return m.Store.RecordNew(ctx, marker)
+}
+
+// A database's refusal of a marker may have another reason.
+func TestAMarkerThatIsSaidToExistIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		d := events.NewDispatcher(store, store, store, &misledStore{store, 3})
+		var applied log
+		require.NoError(t, d.Subscribe("t", "h", applied.handler(nil)))
+		publishMany(t, store, 2, 1)
+		var told []error
+		r := poll(t, d, func(err error) { told = append(told, err) })
+		elapse(time.Minute)
+		r.stop()
+		require.Equal(t, []string{"e0", "e1"}, applied.all())
+		require.NotEmpty(t, told)
+		require.ErrorContains(t, told[0], "is said to exist, and does not")
 	})
 }
 

@@ -32,8 +32,8 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 		t.holdouts = persistence.Holdouts{}
 	}
 	limit := min(batch, t.room())
-	if t.busy(t.lanes.load(), 2*t.enough(batch)) {
-		limit = 0
+	if t.lanes.single && t.busy(t.lanes.load(), 2*t.enough(batch)) {
+		limit = 0 // with more lanes, there may be aggregates with less to wait for
 	}
 	n, more, err = t.read(ctx, limit)
 	if err != nil || !due {
@@ -46,8 +46,7 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 }
 
 // busy reports whether all lanes run and have something to go on with, and so many
-// events wait. What was read then would only wait, too, in a window that each read
-// counts.
+// events wait. What was read then would wait, too, in a window that each read counts.
 func (t *term) busy(now load, queued int) bool {
 	ready := t.lanes.single || now.ready >= t.lanes.width
 	return ready && now.running == t.lanes.width && now.queued >= queued

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -16,17 +17,19 @@ type timeouts struct {
 	mu     sync.Mutex
 	shared context.Context
 	until  time.Time          // when shared ends
-	cancel context.CancelFunc // of shared, which ends by itself
+	cancel context.CancelFunc // of shared, which ends by itself: nobody calls it
 }
 
-// latest is the part of its time by which a handler may be cancelled late.
-const latest = 64
+// lateness is by how much later than its time a handler may be cancelled.
+func (t *timeouts) lateness() time.Duration {
+	return min(t.after/64, math.MaxInt64-t.after)
+}
 
 // next returns the context of a handler that begins now.
 func (t *timeouts) next() (context.Context, context.CancelFunc) {
 	t.mu.Lock()
 	if now := time.Now(); t.until.Sub(now) < t.after {
-		t.until = now.Add(t.after + t.after/latest)
+		t.until = now.Add(t.after + t.lateness())
 		t.shared, t.cancel = context.WithDeadlineCause(t.parent, t.until, errHandlerTimeout)
 	}
 	shared := t.shared

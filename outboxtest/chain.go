@@ -54,13 +54,9 @@ func (l *link) write(ctx context.Context, name string) error {
 func (l *link) firsts() map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"marker": func(ctx context.Context) error {
-			recorded, err := l.Idempotency.Record(ctx, persistence.Marker{
+			return l.Idempotency.RecordNew(ctx, persistence.Marker{
 				Event: persistence.Cursor{CreatedTime: time.Now(), ID: events.NewID()}, Handler: "h",
 			})
-			if err == nil && !recorded[0] {
-				err = errors.New("the marker exists")
-			}
-			return err
 		},
 		"row":   func(ctx context.Context) error { return l.Put(ctx, "first", "written") },
 		"event": func(ctx context.Context) error { return l.Outbox.Append(ctx, record(events.NewID())) },
@@ -118,6 +114,23 @@ var chainRules = []rule{
 			l.chain.Flush()
 			s.wantState("c-"+name, "written")
 		}
+	}},
+	{"in a chain, a marker that exists takes nothing from the transaction before", func(s *suite) {
+		l := s.linked()
+		s.recordMarkers(marker("known", "h"))
+		for _, name := range []string{"a", "b"} {
+			require.NoError(s, l.run(name, func(ctx context.Context) error { return l.write(ctx, name) }))
+			require.ErrorIs(s, l.run("known", func(ctx context.Context) error {
+				return l.Idempotency.RecordNew(ctx, marker("known", "h"))
+			}), persistence.ErrApplied)
+			require.Contains(s, l.told, name)
+			require.NoError(s, l.told[name])
+			delete(l.told, "known")
+			s.wantState(name, "written")
+		}
+		require.NoError(s, l.run("c", func(ctx context.Context) error { return l.write(ctx, "c") }))
+		l.chain.Flush()
+		s.wantState("c", "written")
 	}},
 	{"in a chain, a commit that fails in Flush is told", func(s *suite) {
 		needs(s, s.FailCommit, "FailCommit")

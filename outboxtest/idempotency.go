@@ -170,19 +170,22 @@ var idempotencyRules = []rule{
 	}},
 	{"a twin that waits gives up with its context", func(s *suite) {
 		s.needsConcurrency()
-		first := s.begin(func(ctx context.Context) error {
-			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
-			return err
-		})
-		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
-		defer cancel()
-		err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
-			_, err := s.Idempotency.Record(ctx, marker("a", "h"))
-			return err
-		})
-		require.Error(s, err)
-		first.finish(errRollback)
-		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))
+		for way, record := range s.recordings() {
+			first := s.begin(func(ctx context.Context) error {
+				_, err := record(ctx, marker("a", way))
+				return err
+			})
+			ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+			err := s.Transactor.Atomically(ctx, func(ctx context.Context) error {
+				_, err := record(ctx, marker("a", way))
+				return err
+			})
+			cancel()
+			require.Error(s, err, way)
+			require.NotErrorIs(s, err, persistence.ErrApplied, way)
+			first.finish(errRollback)
+			require.Equal(s, []bool{true}, s.recordMarkers(marker("a", way)), way)
+		}
 	}},
 }
 

@@ -210,7 +210,7 @@ var replayRules = []rule{
 		// In the middle of the replay everything else comes by: a delivery that
 		// knows of no marker, and the dispatcher's own replay.
 		var others error
-		other := s.dispatcherWith(blindStore{s.Idempotency})
+		other := s.dispatcherWith(newBlindStore(s.Idempotency))
 		s.subscribe(other, "h", p.handle)
 		p.breakWith(func() error {
 			if p.runs.Load() == 1 {

@@ -29,8 +29,8 @@ var (
 	ErrDuplicate = errors.New("the dedup key is taken")
 
 	// ErrApplied says that a marker exists already, of a transaction that has
-	// committed or from earlier in this one: the effect that it stands for has
-	// happened. Nothing was written.
+	// committed, or from earlier in this one. The transaction may be of no use any
+	// more: roll it back.
 	ErrApplied = errors.New("already applied")
 
 	// ErrSchema says that the outbox tables are missing, or older or newer

@@ -239,7 +239,9 @@ func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 	if server.tearsViews() {
 		s.tornViews.Store(true)
 	}
-	s.sessionIdleLimit.Store(int64(server.idleLimit))
+	if err == nil {
+		s.sessionIdleLimit.Store(int64(server.idleLimit))
+	}
 	return s.failed(err, "check the server")
 }
 

@@ -168,6 +168,7 @@ type statements struct {
 
 	// schema
 	DescribeServer    string // names and values of what there is to know of the server
+	SessionIdleLimit  string // of the session as it begins, in ms; or ""
 	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
 	FindSchema        string // is the version table there?
 	SchemaVersion     string

@@ -194,8 +194,8 @@ func (s *Store) isDuplicate(err error) bool {
 }
 
 // idleLimit is how long the transaction may stand idle before the server ends
-// it, in ms, or "". Whoever is alive has ended it by then: ctx is over. The limit of
-// the session stays where it is lower.
+// it, in ms, or "". Whoever is alive has ended it by then: ctx is over. The limit that
+// sessions begin with stays where it is lower; one that is SET later is replaced.
 func (s *Store) idleLimit(ctx context.Context) string {
 	deadline, ok := ctx.Deadline()
 	if !ok {

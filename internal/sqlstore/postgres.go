@@ -294,9 +294,8 @@ WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartiti
 		DescribeServer: `
 SELECT 'version', version()
 UNION ALL
-SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
-UNION ALL
-SELECT 'idle limit', coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'`,
+SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'`,
+		SessionIdleLimit: `SELECT coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'`,
 
 		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,

@@ -23,12 +23,6 @@ func (f facts) on(name string) bool { return strings.EqualFold(f[name], "ON") ||
 // isolation is the session's, under its old name or its new one.
 func (f facts) isolation() string { return cmp.Or(f["transaction_isolation"], f["tx_isolation"]) }
 
-// milliseconds is a setting in that unit.
-func (f facts) milliseconds(name string) time.Duration {
-	ms, _ := strconv.Atoi(f[name]) // 0 where it is missing
-	return time.Duration(ms) * time.Millisecond
-}
-
 const mariaDB = "MariaDB"
 
 // product is a kind of database and its version.
@@ -105,18 +99,35 @@ func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 		return product{}, err
 	}
 	p, err := d.judge(told)
+	if d.statements.SessionIdleLimit != "" && err == nil { // whoever is refused need not know the statement
+		p.idleLimit, err = sessionIdleLimit(ctx, conn, d.statements.SessionIdleLimit)
+	}
 	if d.statements.ClockMoves == "" {
 		return p, err
 	}
 	moves, askErr := exists(ctx, conn, d.statements.ClockMoves)
 	switch {
-	case askErr != nil && err != nil: // whoever is refused need not know the statement
+	case askErr != nil && err != nil: // likewise
 	case askErr != nil:
 		err = askErr
 	case !moves:
 		err = errors.Join(err, refuse("the server runs with sysdate-is-now, which stamps events before they are fenced", "turn it off"))
 	}
 	return p, err
+}
+
+// sessionIdleLimit is how long a transaction may stand idle in a session as it begins.
+func sessionIdleLimit(ctx context.Context, conn Conn, query string) (limit time.Duration, err error) {
+	err = conn.Query(ctx, query, nil, func(scan func(...any) error) error {
+		var ms string
+		if err := scan(&ms); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(ms)
+		limit = time.Duration(n) * time.Millisecond
+		return err
+	})
+	return limit, err
 }
 
 // lookalike is a database that speaks another's protocol. It tells by a word in
@@ -135,7 +146,7 @@ func refuseLookalikes(text string, all []lookalike, lack, use string) error {
 
 func judgePostgres(f facts) (product, error) {
 	text := f["version"]
-	p := product{name: "PostgreSQL", version: parseVersion(text), idleLimit: f.milliseconds("idle limit")}
+	p := product{name: "PostgreSQL", version: parseVersion(text)}
 	err := refuseLookalikes(text, []lookalike{
 		{"CockroachDB", "CockroachDB"},
 		{"-YB-", "YugabyteDB"},

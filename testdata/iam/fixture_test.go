@@ -2,6 +2,8 @@ package iam_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -162,14 +164,31 @@ func (f fixture) rewind(t testing.TB) {
 }
 
 // blind knows of no marker beforehand, so that the insert has to find it.
-type blind struct{ persistence.IdempotencyStore }
+type blind struct {
+	persistence.IdempotencyStore
+	refused *sync.Map // markers, by their keys
+}
 
-func (blind) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
-	return make([]bool, len(markers)), nil
+func newBlind(s persistence.IdempotencyStore) blind { return blind{s, &sync.Map{}} }
+
+func (b blind) RecordNew(ctx context.Context, marker persistence.Marker) error {
+	err := b.IdempotencyStore.RecordNew(ctx, marker)
+	if errors.Is(err, persistence.ErrApplied) {
+		b.refused.Store(marker.Key(), true)
+	}
+	return err
+}
+
+func (b blind) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
+	applied := make([]bool, len(markers))
+	for i, m := range markers {
+		_, applied[i] = b.refused.Load(m.Key())
+	}
+	return applied, nil
 }
 
 // forgetful writes no marker and finds none: the wrong store, for controls.
-type forgetful struct{ blind }
+type forgetful struct{ persistence.IdempotencyStore }
 
 func (forgetful) Record(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
 	recorded := make([]bool, len(markers))
@@ -177,4 +196,10 @@ func (forgetful) Record(_ context.Context, markers ...persistence.Marker) ([]boo
 		recorded[i] = true
 	}
 	return recorded, nil
+}
+
+func (forgetful) RecordNew(context.Context, persistence.Marker) error { return nil }
+
+func (forgetful) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
+	return make([]bool, len(markers)), nil
 }

@@ -149,7 +149,7 @@ func TestRewoundCursor(t *testing.T) {
 		wantKeys(1)
 
 		f.rewind(t)
-		f.wantPass(t, f.dispatcher(t, blind{f.outbox}), 2)
+		f.wantPass(t, f.dispatcher(t, newBlind(f.outbox)), 2)
 		wantKeys(1)
 
 		// The control: without markers the effect would show.

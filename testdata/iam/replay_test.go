@@ -21,7 +21,7 @@ func TestReplaysThatRaceRevokeOnce(t *testing.T) {
 		f.wantKeys(t, "user", 1)
 		f.wantPass(t, f.dispatcher(t, f.outbox), 0)
 		f.rewind(t)
-		f.wantPass(t, f.dispatcher(t, blind{f.outbox}), 1)
+		f.wantPass(t, f.dispatcher(t, newBlind(f.outbox)), 1)
 		f.wantKeys(t, "user", 1)
 	})
 }

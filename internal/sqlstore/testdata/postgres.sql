@@ -485,8 +485,9 @@ FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 AND created_time = $2 AND
 SELECT 'version', version()
 UNION ALL
 SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
-UNION ALL
-SELECT 'idle limit', coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'
+
+-- SessionIdleLimit
+SELECT coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'
 
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
