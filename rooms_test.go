@@ -34,7 +34,8 @@ var rooms = map[string][]string{
 	"gormtx":              {"persistence", "internal/face", "internal/sqlstore", "internal/stdpgx", "internal/stdsql", "gorm.io/gorm"},
 	"sqltx":               {"persistence", "internal/face", "internal/sqlstore", "internal/stdsql"},
 	"pgxtx":               {"persistence", "internal/face", "internal/pgpipeline", "internal/sqlstore", "github.com/jackc/pgx"},
-	"outboxtest":          {"persistence", "events", "github.com/stretchr/testify"},
+	"internal/blindstore": {"persistence"},
+	"outboxtest":          {"persistence", "events", "internal/blindstore", "github.com/stretchr/testify"},
 	"eventstest":          {"persistence", "events", "memstore"},
 	"docs/guide":          {}, // examples alone
 	"internal/facetest":   {"persistence", "outboxtest", "github.com/stretchr/testify"},

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/blindstore"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -72,7 +72,7 @@ var dispatcherRules = []rule{
 		require.Equal(s, 3, runs)
 		// A dispatcher that knows of no marker must be stopped by it, too.
 		require.NoError(s, s.Admin.Rewind(s.ctx, events.DefaultName, beginning))
-		blind := s.dispatcherWith(newBlindStore(s.Idempotency))
+		blind := s.dispatcherWith(blindstore.New(s.Idempotency))
 		s.subscribe(blind, "h", func(context.Context, events.Event) error { runs++; return nil })
 		s.pass(blind, 3)
 		require.Equal(s, 3, runs)
@@ -267,28 +267,4 @@ var dispatcherRules = []rule{
 		require.Len(s, letters, 1)
 		require.Equal(s, 1, letters[0].Attempts)
 	}},
-}
-
-// blindStore never tells that a marker exists before it is recorded.
-type blindStore struct {
-	persistence.IdempotencyStore
-	refused *sync.Map // markers, by their keys
-}
-
-func newBlindStore(s persistence.IdempotencyStore) blindStore { return blindStore{s, &sync.Map{}} }
-
-func (b blindStore) RecordNew(ctx context.Context, marker persistence.Marker) error {
-	err := b.IdempotencyStore.RecordNew(ctx, marker)
-	if errors.Is(err, persistence.ErrApplied) {
-		b.refused.Store(marker.Key(), true)
-	}
-	return err
-}
-
-func (b blindStore) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
-	applied := make([]bool, len(markers))
-	for i, m := range markers {
-		_, applied[i] = b.refused.Load(m.Key())
-	}
-	return applied, nil
 }

@@ -71,18 +71,11 @@ var idempotencyRules = []rule{
 		for i, text := range []string{`NULL`, `null`, `"`, `\`, `\"`, `{a,b}`, `,`, `'`, `$1`, `%s`, `{"a":1}`, `a\\`} {
 			markers = append(markers, persistence.Marker{Event: at(i, text), Handler: text + " \t\u00e9\U0001F600 " + text})
 		}
-		record := func() (recorded []bool) {
-			require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) (err error) {
-				recorded, err = s.Idempotency.Record(ctx, markers...)
-				return err
-			}))
-			return recorded
-		}
-		require.NotContains(s, record(), false)
+		require.NotContains(s, s.recordMarkers(markers...), false)
 		applied, err := s.Idempotency.Applied(s.ctx, markers...)
 		require.NoError(s, err)
 		require.NotContains(s, applied, false)
-		require.NotContains(s, record(), true)
+		require.NotContains(s, s.recordMarkers(markers...), true)
 	}},
 	{"a marker is recorded once", func(s *suite) {
 		require.Equal(s, []bool{true}, s.recordMarkers(marker("a", "h")))

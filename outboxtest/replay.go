@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/blindstore"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -210,7 +211,7 @@ var replayRules = []rule{
 		// In the middle of the replay everything else comes by: a delivery that
 		// knows of no marker, and the dispatcher's own replay.
 		var others error
-		other := s.dispatcherWith(newBlindStore(s.Idempotency))
+		other := s.dispatcherWith(blindstore.New(s.Idempotency))
 		s.subscribe(other, "h", p.handle)
 		p.breakWith(func() error {
 			if p.runs.Load() == 1 {

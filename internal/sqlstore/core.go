@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
@@ -209,8 +211,28 @@ func (s *Store) check(ctx context.Context, conn Conn) error {
 	if err := s.checkSchema(ctx, conn); err != nil {
 		return err
 	}
+	if err := s.readIdleLimit(ctx, conn); err != nil {
+		return err
+	}
 	s.checked.Store(true)
 	return nil
+}
+
+// readIdleLimit notes how long a transaction may stand idle in a session as it begins.
+func (s *Store) readIdleLimit(ctx context.Context, conn Conn) error {
+	if s.sql.SessionIdleLimit == "" {
+		return nil
+	}
+	err := conn.Query(ctx, s.sql.SessionIdleLimit, nil, func(scan func(...any) error) error {
+		var ms string
+		if err := scan(&ms); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(ms)
+		s.sessionIdleLimit.Store(int64(time.Duration(n) * time.Millisecond))
+		return err
+	})
+	return s.failed(err, "read the session's idle limit")
 }
 
 // checkSchema makes sure that the tables are those of this version.
@@ -238,9 +260,6 @@ func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 	server, err := s.cfg.Dialect.checkServer(ctx, conn)
 	if server.tearsViews() {
 		s.tornViews.Store(true)
-	}
-	if err == nil {
-		s.sessionIdleLimit.Store(int64(server.idleLimit))
 	}
 	return s.failed(err, "check the server")
 }

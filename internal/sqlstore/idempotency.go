@@ -33,10 +33,15 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	}
 	for _, i := range inOrder(markers) {
 		if recorded[i], err = s.recordOne(ctx, conn, markers[i]); err != nil {
-			return nil, s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", markers[i].Event, markers[i].Handler)
+			return nil, s.notRecorded(err, markers[i])
 		}
 	}
 	return recorded, nil
+}
+
+// notRecorded says which marker an error is about.
+func (s *Store) notRecorded(err error, m persistence.Marker) error {
+	return s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", m.Event, m.Handler)
 }
 
 // inOrder returns the indexes of markers in the order in which all write them, so
@@ -61,8 +66,7 @@ func (s *Store) RecordNew(ctx context.Context, marker persistence.Marker) error 
 	if err != nil {
 		return err
 	}
-	err = s.insertMarker(ctx, conn, marker)
-	return s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", marker.Event, marker.Handler)
+	return s.notRecorded(s.insertMarker(ctx, conn, marker), marker)
 }
 
 // insertMarker writes a marker that is expected to be new.

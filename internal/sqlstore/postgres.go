@@ -312,7 +312,7 @@ SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 
 // crashed, and on another server: it throws its statistics away then.
 const incarnation = `coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')`
 
-// insertMarker writes a marker that is new, with expressions that yield ”.
+// insertMarker writes a marker that is new, with expressions that yield empty text.
 func insertMarker(settings string) string {
 	return `
 INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
@@ -330,13 +330,14 @@ func unlessEmpty(param, expression string) string {
 }
 
 // limitIdle is an expression that limits how long the transaction may stand idle, in
-// ms, and yields ”.
+// ms, and yields empty text.
 func limitIdle(param string) string {
 	return `left(set_config('idle_in_transaction_session_timeout', ` + param + `::text, true), 0)`
 }
 
 // commitAsynchronously is an expression that lets the transaction commit before it is
-// on disk, and yields ”. It fails in another life of the server than the parameter's.
+// on disk, and yields empty text. It fails in another life of the server than the
+// parameter's.
 func commitAsynchronously(param string) string {
 	return `left(set_config('synchronous_commit',
     CASE WHEN ` + param + `::text IN ('` + anyIncarnation + `', ` + incarnation + `) THEN 'off' ELSE 'the server has crashed' END, true), 0)`

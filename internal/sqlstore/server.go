@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -30,8 +29,6 @@ type product struct {
 	name      string
 	version   version
 	isolation string // of the session, where it is asked for
-	// idleLimit is how long a transaction of the session may stand idle, likewise.
-	idleLimit time.Duration
 }
 
 func (p product) String() string { return p.name + " " + p.version.String() }
@@ -99,35 +96,18 @@ func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 		return product{}, err
 	}
 	p, err := d.judge(told)
-	if d.statements.SessionIdleLimit != "" && err == nil { // whoever is refused need not know the statement
-		p.idleLimit, err = sessionIdleLimit(ctx, conn, d.statements.SessionIdleLimit)
-	}
 	if d.statements.ClockMoves == "" {
 		return p, err
 	}
 	moves, askErr := exists(ctx, conn, d.statements.ClockMoves)
 	switch {
-	case askErr != nil && err != nil: // likewise
+	case askErr != nil && err != nil: // whoever is refused need not know the statement
 	case askErr != nil:
 		err = askErr
 	case !moves:
 		err = errors.Join(err, refuse("the server runs with sysdate-is-now, which stamps events before they are fenced", "turn it off"))
 	}
 	return p, err
-}
-
-// sessionIdleLimit is how long a transaction may stand idle in a session as it begins.
-func sessionIdleLimit(ctx context.Context, conn Conn, query string) (limit time.Duration, err error) {
-	err = conn.Query(ctx, query, nil, func(scan func(...any) error) error {
-		var ms string
-		if err := scan(&ms); err != nil {
-			return err
-		}
-		n, err := strconv.Atoi(ms)
-		limit = time.Duration(n) * time.Millisecond
-		return err
-	})
-	return limit, err
 }
 
 // lookalike is a database that speaks another's protocol. It tells by a word in
@@ -175,7 +155,7 @@ func judgeSQLite(f facts) (product, error) {
 // row that a producer holds on the only server that is written to.
 func judgeMySQL(f facts) (product, error) {
 	text := f["version"] + " " + f["version_comment"]
-	p := product{name: "MySQL", version: parseVersion(f["version"]), isolation: f.isolation()}
+	p := product{"MySQL", parseVersion(f["version"]), f.isolation()}
 	oldest, why := version{8, 0, 16}, "which lacks SKIP LOCKED, JSON_TABLE or CHECK constraints"
 	if strings.Contains(strings.ToLower(text), "mariadb") {
 		// Proxies put 5.5.5- before it, for old clients.

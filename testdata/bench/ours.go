@@ -25,7 +25,7 @@ var (
 
 func ours(f face, servers []string) contender {
 	single := dispatcherOf(f, "dispatch", 12_000, 1, (*dispatcher).single)
-	producing := dispatcherOf(f, "dispatch", 12_000, 1, (*dispatcher).single)
+	producing := single
 	producing.name, producing.producers = f.name+"-producing", 4
 	return contender{
 		name:    f.name,

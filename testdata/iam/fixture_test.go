@@ -2,8 +2,6 @@ package iam_test
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -161,30 +159,6 @@ func (f fixture) settled(t testing.TB) {
 func (f fixture) rewind(t testing.TB) {
 	t.Helper()
 	require.NoError(t, f.outbox.Rewind(t.Context(), events.DefaultName, persistence.Cursor{}))
-}
-
-// blind knows of no marker beforehand, so that the insert has to find it.
-type blind struct {
-	persistence.IdempotencyStore
-	refused *sync.Map // markers, by their keys
-}
-
-func newBlind(s persistence.IdempotencyStore) blind { return blind{s, &sync.Map{}} }
-
-func (b blind) RecordNew(ctx context.Context, marker persistence.Marker) error {
-	err := b.IdempotencyStore.RecordNew(ctx, marker)
-	if errors.Is(err, persistence.ErrApplied) {
-		b.refused.Store(marker.Key(), true)
-	}
-	return err
-}
-
-func (b blind) Applied(_ context.Context, markers ...persistence.Marker) ([]bool, error) {
-	applied := make([]bool, len(markers))
-	for i, m := range markers {
-		_, applied[i] = b.refused.Load(m.Key())
-	}
-	return applied, nil
 }
 
 // forgetful writes no marker and finds none: the wrong store, for controls.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/blindstore"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/iam/app"
 	"github.com/onward-go/outbox/testdata/iam/domain"
@@ -149,7 +150,7 @@ func TestRewoundCursor(t *testing.T) {
 		wantKeys(1)
 
 		f.rewind(t)
-		f.wantPass(t, f.dispatcher(t, newBlind(f.outbox)), 2)
+		f.wantPass(t, f.dispatcher(t, blindstore.New(f.outbox)), 2)
 		wantKeys(1)
 
 		// The control: without markers the effect would show.

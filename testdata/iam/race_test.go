@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/blindstore"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/iam/app"
 )
@@ -99,7 +100,7 @@ func (r *race) run(t testing.TB, idempotency persistence.IdempotencyStore) {
 			close(c.ready)
 			tx.begins = sync.OnceFunc(func() { close(atWork) })
 		}
-		d := events.NewDispatcher(r.outbox, c, tx, askedStore{newBlind(idempotency), name, r.asked},
+		d := events.NewDispatcher(r.outbox, c, tx, askedStore{blindstore.New(idempotency), name, r.asked},
 			events.WithConcurrency(1), events.WithLease(time.Hour))
 		require.NoError(t, d.Subscribe(app.UserSuspended, app.RevokeKeysHandler, r.handle))
 		group.Go(func() error {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/blindstore"
 	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/iam/app"
 )
@@ -21,7 +22,7 @@ func TestReplaysThatRaceRevokeOnce(t *testing.T) {
 		f.wantKeys(t, "user", 1)
 		f.wantPass(t, f.dispatcher(t, f.outbox), 0)
 		f.rewind(t)
-		f.wantPass(t, f.dispatcher(t, newBlind(f.outbox)), 1)
+		f.wantPass(t, f.dispatcher(t, blindstore.New(f.outbox)), 1)
 		f.wantKeys(t, "user", 1)
 	})
 }

@@ -79,7 +79,7 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 					limited := ctx
 					switch {
 					case c.deadline > 0:
-						limited = past(ctx, time.Now().Add(c.deadline))
+						limited = deadlined{ctx, time.Now().Add(c.deadline)}
 					case c.deadline == unset:
 						require.NoError(t, gormtx.Tx(ctx).Exec("SET LOCAL idle_in_transaction_session_timeout = '5s'").Error)
 					}
@@ -109,11 +109,7 @@ func TestPostgresIdleLimitIsTheLowerOneAndEndsWithTheTransaction(t *testing.T) {
 	}
 }
 
-// past returns a context that has a deadline, and does not end with it.
-func past(ctx context.Context, deadline time.Time) context.Context {
-	return deadlined{ctx, deadline}
-}
-
+// deadlined is a context that has a deadline, and does not end with it.
 type deadlined struct {
 	context.Context
 	deadline time.Time

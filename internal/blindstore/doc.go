@@ -1,0 +1,3 @@
+// Package blindstore is for tests of dispatchers that find a marker only when they
+// record it.
+package blindstore
