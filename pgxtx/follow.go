@@ -18,7 +18,7 @@ type predecessor struct {
 // Hold implements persistence.Following.
 func (t *tx) Hold() bool {
 	t.finish()
-	return t.conn != nil && t.pgx != nil && pgpipeline.Ready(t.conn.Conn())
+	return t.conn != nil && t.pgx != nil && !t.set && pgpipeline.Ready(t.conn.Conn())
 }
 
 // Follow implements persistence.Following.

@@ -80,6 +80,7 @@ func (h *handle) refuse(query string) error {
 	case sqlstore.Postgres.EndsByStatement(query):
 		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
 	}
+	h.watch.set = h.watch.set || sqlstore.SetsTransaction(query)
 	return h.watch.check()
 }
 

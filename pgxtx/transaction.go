@@ -28,6 +28,9 @@ type tx struct {
 	conn *pgxpool.Conn // nil if the transaction was begun elsewhere, or has ended
 	// before is what this one follows on the connection, until that is ended.
 	before *predecessor
+	// set says that a statement has made this a transaction of another kind, which must
+	// not be handed on.
+	set bool
 	// results are those that the user has not closed yet.
 	results []result
 

@@ -35,6 +35,11 @@ const noted = "github.com/onward-go/outbox/internal/pgpipeline"
 // one, and runs a statement in it, all in one round trip. It returns how many rows
 // the statement has affected.
 //
+// The next transaction has the isolation level of the one before, and is READ ONLY or
+// DEFERRABLE if that was ([COMMIT AND CHAIN]). A statement that cannot run in a
+// transaction that is READ ONLY gets one that is as the session has them. One in which
+// the rest was set must not be followed.
+//
 // Committed is told what became of the COMMIT before Follow returns. If it failed,
 // the statement has not run, and the error that is returned does not wrap that of the
 // COMMIT, which says nothing of the statement; whoever calls ends what there is of a
@@ -44,16 +49,18 @@ const noted = "github.com/onward-go/outbox/internal/pgpipeline"
 // The server answers when the statement is done, so committed waits for the locks
 // that the statement waits for. An answer of its own for the COMMIT would cost a
 // sixth of what is gained.
+//
+// [COMMIT AND CHAIN]: https://www.postgresql.org/docs/current/sql-commit.html
 func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, committed func(error)) (rows int64, err error) {
-	var prepared [3]*pgconn.StatementDescription
-	for i, text := range []string{commit, begin, query} {
+	var prepared [2]*pgconn.StatementDescription
+	for i, text := range []string{commitAndChain, query} {
 		if prepared[i], err = conn.Prepare(ctx, text, text); err != nil { // once a connection
 			err = fmt.Errorf("prepare %s: %w", text, err)
 			committed(err) // the server has given the transaction up
 			return 0, notRun(err)
 		}
 	}
-	statement := prepared[2]
+	statement := prepared[1]
 	var bound pgx.ExtendedQueryBuilder
 	if err := bound.Build(conn.TypeMap(), statement, args); err != nil {
 		committed(Commit(ctx, conn))
@@ -61,7 +68,6 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 	}
 	p := conn.PgConn().StartPipeline(ctx)
 	p.SendQueryStatement(prepared[0], nil, nil, nil)
-	p.SendQueryStatement(prepared[1], nil, nil, nil)
 	p.SendQueryStatement(statement, bound.ParamValues, bound.ParamFormats, bound.ResultFormats)
 	if err := p.Sync(); err != nil {
 		err = cmp.Or(p.Close(), err)
@@ -75,18 +81,27 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 		_ = p.Close() // it says the same
 		return 0, notRun(err)
 	}
-	_, err = next(p)
-	if err == nil {
-		var tag pgconn.CommandTag
-		tag, err = next(p)
-		rows = tag.RowsAffected()
-	}
+	tag, err := next(p)
 	err = cmp.Or(err, p.Close())
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == unknownStatement {
-		// Somebody has deallocated what pgx believes to be prepared.
-		err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pgErr.Code {
+		case readOnly:
+			return afresh(ctx, conn, query, args)
+		case unknownStatement: // somebody has deallocated what pgx believes to be prepared
+			err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+		}
 	}
-	return rows, err
+	return tag.RowsAffected(), err
+}
+
+// afresh begins a transaction that has nothing of the one before, in place of one that
+// has failed, and runs a statement in it.
+func afresh(ctx context.Context, conn *pgx.Conn, query string, args []any) (rows int64, err error) {
+	if _, err := conn.Exec(ctx, "rollback; begin"); err != nil {
+		return 0, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	tag, err := conn.Exec(ctx, query, args...)
+	return tag.RowsAffected(), err
 }
 
 // notRun is a statement's error where the COMMIT before it has failed.
@@ -114,9 +129,11 @@ func outcome(tag pgconn.CommandTag, err error) error {
 }
 
 const (
-	commit = "commit"
-	begin  = "begin"
+	commit         = "commit"
+	commitAndChain = "commit and chain"
+	begin          = "begin"
 
+	readOnly         = "25006" // read_only_sql_transaction
 	unknownStatement = "26000" // invalid_sql_statement_name
 )
 

@@ -30,6 +30,14 @@ func (d *Dialect) EndsByStatement(query string) bool {
 	return d.commitsImplicitly != nil && d.commitsImplicitly(words)
 }
 
+// SetsTransaction reports whether a statement of PostgreSQL's may set the isolation level
+// of its transaction, or make it READ ONLY or DEFERRABLE. What a function sets is not
+// seen.
+func SetsTransaction(query string) bool {
+	first, rest := nextWord(query)
+	return strings.EqualFold(first, "SET") && strings.Contains(strings.ToUpper(rest), "TRANSACTION")
+}
+
 // mysqlCommits reports statements that MySQL or MariaDB commits before it runs
 // them, even if they fail then; and those that change what ends a transaction.
 func mysqlCommits(words []string) bool {

@@ -58,3 +58,15 @@ func TestMySQLIsAskedAfterStatementsThatMayHaveEndedTheTransaction(t *testing.T)
 		require.Equal(t, c.want, MySQL.MayHaveEnded(c.query, c.rows), c.query)
 	}
 }
+
+func TestStatementsThatSetWhatATransactionIsAreTold(t *testing.T) {
+	for _, query := range []string{
+		"SET TRANSACTION READ ONLY", " set local transaction_isolation = 'serializable'", "SET search_path = a; SET TRANSACTION DEFERRABLE",
+		"/* a */ SET SESSION transaction_read_only TO on",
+	} {
+		require.True(t, SetsTransaction(query), query)
+	}
+	for _, query := range []string{"", "SET LOCAL lock_timeout = 1", "SELECT 'SET TRANSACTION READ ONLY'", "UPDATE a SET transaction_id = 1"} {
+		require.False(t, SetsTransaction(query), query)
+	}
+}

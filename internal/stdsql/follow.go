@@ -26,7 +26,7 @@ type Pipeline interface {
 
 // Hold implements persistence.Following.
 func (t *Tx) Hold() (ready bool) {
-	if t.pipeline == nil || t.sqlTx == nil || t.committed != nil {
+	if t.pipeline == nil || t.sqlTx == nil || t.committed != nil || t.handsOn() {
 		return false
 	}
 	err := t.conn.Raw(func(driverConn any) error {
@@ -34,6 +34,13 @@ func (t *Tx) Hold() (ready bool) {
 		return nil
 	})
 	return err == nil && ready
+}
+
+// handsOn reports whether a transaction that follows would be of another kind.
+func (t *Tx) handsOn() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.set
 }
 
 // Follow implements persistence.Following.

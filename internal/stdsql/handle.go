@@ -29,13 +29,10 @@ func (t *Tx) Handle() *Handle { return NewHandle(t, t.statements) }
 
 // refuse returns why a statement must not run.
 func (h *Handle) refuse(ctx context.Context, query string) error {
-	switch {
-	case h.refused != nil:
+	if h.refused != nil {
 		return h.refused
-	case h.watch.Ends(query):
-		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
 	}
-	return h.watch.ready(ctx)
+	return h.watch.refuse(ctx, query)
 }
 
 // ExecContext is that of *sql.Tx.

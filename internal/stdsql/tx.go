@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/persistence"
 )
 
 // Tx is an open transaction: a persistence.Tx and a sqlstore.Conn. It watches
@@ -29,6 +30,9 @@ type Tx struct {
 	mu    sync.Mutex
 	cause error // why the transaction cannot commit any more
 	doubt doubt
+	// set says that a statement has made this a transaction of another kind, which must
+	// not be handed on.
+	set bool
 }
 
 // doubt says whether the transaction may have ended without a word that passed
@@ -144,8 +148,19 @@ func (t *Tx) suspect(d doubt) {
 	t.doubt = max(t.doubt, d)
 }
 
-// Ends reports whether a statement would end the transaction.
-func (t *Tx) Ends(query string) bool { return t.dialect.EndsByStatement(query) }
+// refuse returns why a statement of the user's must not run, or nil. The transaction
+// has begun then.
+func (t *Tx) refuse(ctx context.Context, query string) error {
+	if t.dialect.EndsByStatement(query) {
+		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
+	}
+	if t.pipeline != nil && sqlstore.SetsTransaction(query) {
+		t.mu.Lock()
+		t.set = true
+		t.mu.Unlock()
+	}
+	return t.ready(ctx)
+}
 
 // Err implements persistence.Tx.
 func (t *Tx) Err() error { return t.Check(context.Background()) }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -43,10 +44,12 @@ func (f *flights) dial(ctx context.Context, network, address string) (net.Conn, 
 	return countedConn{conn, f}, err
 }
 
-// chained is an outbox that pipelines, and how a handler writes a note in it.
+// chained is an outbox that pipelines, and how a handler writes a note in it, or runs
+// any statement.
 type chained struct {
 	outbox
 	note func(ctx context.Context, id string) error
+	run  func(ctx context.Context, statement string) error
 }
 
 type outbox interface {
@@ -66,11 +69,17 @@ var pipelining = map[string]func(t *testing.T, config *pgx.ConnConfig) chained{
 		pool.ConnConfig, pool.MaxConns = config, enough
 		return chained{pgxtx.New(openPgx(t, pool)), func(ctx context.Context, id string) error {
 			return insertNote(ctx, pgxtx.Tx(ctx), id)
+		}, func(ctx context.Context, statement string) error {
+			_, err := pgxtx.Tx(ctx).Exec(ctx, statement)
+			return err
 		}}
 	},
 	"sqltx": func(t *testing.T, config *pgx.ConnConfig) chained {
 		return chained{sqltx.New(stdDB(t, config), sqltx.Postgres, sqlpgx.Pipelined()), func(ctx context.Context, id string) error {
 			_, err := sqltx.Tx(ctx).ExecContext(ctx, "INSERT INTO notes (id) VALUES ($1)", id)
+			return err
+		}, func(ctx context.Context, statement string) error {
+			_, err := sqltx.Tx(ctx).ExecContext(ctx, statement)
 			return err
 		}}
 	},
@@ -79,6 +88,8 @@ var pipelining = map[string]func(t *testing.T, config *pgx.ConnConfig) chained{
 		require.NoError(t, err)
 		return chained{gormtx.New(db), func(ctx context.Context, id string) error {
 			return gormtx.Tx(ctx).Exec("INSERT INTO notes (id) VALUES (?)", id).Error
+		}, func(ctx context.Context, statement string) error {
+			return gormtx.Tx(ctx).Exec(statement).Error
 		}}
 	},
 }
@@ -161,6 +172,58 @@ func TestACommitThatViolatesAConstraintIsNotTheNextMarkersError(t *testing.T) {
 		require.NoError(t, c.Atomically(t.Context(), func(ctx context.Context) error { return c.RecordNew(ctx, next) }))
 	})
 }
+
+// PostgreSQL would hand on what kind of transaction one is to that which follows it. A
+// handler that makes its own READ ONLY does that to nobody else.
+func TestNoTransactionIsOfAnotherKindForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"statement":     "SET TRANSACTION READ ONLY",
+		"parameter":     "set local transaction_read_only = on",
+		"two":           "SET LOCAL search_path = public; SET TRANSACTION READ ONLY",
+		"function":      "SELECT set_config('transaction_read_only', 'on', true)",
+		"block":         "DO 'BEGIN SET TRANSACTION READ ONLY; END'",
+		"isolation":     "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, DEFERRABLE", // as the first statement
+		"other setting": "SET LOCAL lock_timeout = '5s'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onPipelines(t, func(t *testing.T, c chained, pool *pgxpool.Pool, _ *flights) {
+				_, err := pool.Exec(t.Context(), kindOf)
+				require.NoError(t, err)
+				require.NoError(t, c.Atomically(t.Context(), func(ctx context.Context) error { // looks at the tables, once
+					return c.RecordNew(ctx, markerOf("zeroth"))
+				}))
+				chain := c.Chain(c.outbox)
+				ended := func(err error) { require.NoError(t, err) }
+				_, err = chain.Atomically(t.Context(), func(ctx context.Context) error {
+					if name == "isolation" {
+						return c.run(ctx, statement)
+					}
+					return errors.Join(c.RecordNew(ctx, markerOf("first")), c.run(ctx, statement))
+				}, ended)
+				require.NoError(t, err)
+				for _, id := range []string{"second", "third"} {
+					held, err := chain.Atomically(t.Context(), func(ctx context.Context) error {
+						return errors.Join(c.RecordNew(ctx, markerOf(id)), c.note(ctx, id))
+					}, ended)
+					require.NoError(t, err)
+					require.True(t, held)
+				}
+				chain.Flush()
+				const usual = "read committed, off, off"
+				require.Equal(t, []string{usual, usual}, column(t, pool, "notes"))
+			})
+		})
+	}
+}
+
+// kindOf has each note say of what kind its transaction is.
+const kindOf = `
+CREATE FUNCTION kind() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	NEW.id = concat_ws(', ', current_setting('transaction_isolation'), current_setting('transaction_read_only'), current_setting('transaction_deferrable'));
+	RETURN NEW;
+END $$;
+CREATE TRIGGER kind BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION kind()`
 
 // publishTo publishes n events of so many aggregates in turn.
 func publishTo(t *testing.T, c chained, n, aggregates int) {
