@@ -22,8 +22,8 @@ func AfterCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	if fn == nil {
 		return fmt.Errorf("after commit: %w: the function is nil", ErrInvalid)
 	}
-	s, ok := ctx.Value(innermostKey{}).(*scope)
-	if !ok || !s.live() {
+	s := innermost(ctx)
+	if s == nil || !s.live() {
 		return fmt.Errorf("after commit: %w", ErrNoTransaction)
 	}
 	if err := s.err(); err != nil {

@@ -13,6 +13,7 @@ type scope struct {
 	database   any
 	tx         Tx
 	parent     *scope // nil for the transaction itself
+	around     *scope // the one that the context carried before, of whatever database
 	joined     bool   // begun elsewhere
 	ended      atomic.Bool
 	savepoints atomic.Int64          // of the transaction itself
@@ -51,18 +52,30 @@ func (s *scope) live() bool {
 	return true
 }
 
-// scopeKey finds the innermost scope of one database, innermostKey that of
-// any.
-type scopeKey struct{ database any }
-type innermostKey struct{}
+type scopeKey struct{}
 
 func withScope(ctx context.Context, s *scope) context.Context {
-	ctx = context.WithValue(ctx, scopeKey{s.database}, s)
-	return context.WithValue(ctx, innermostKey{}, s)
+	s.around = innermost(ctx)
+	return context.WithValue(ctx, scopeKey{}, s)
+}
+
+// innermost returns the innermost scope of any database, or nil.
+func innermost(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// innermostOf returns that of one database, or nil.
+func innermostOf(ctx context.Context, database any) *scope {
+	s := innermost(ctx)
+	for s != nil && s.database != database {
+		s = s.around
+	}
+	return s
 }
 
 func liveScope(ctx context.Context, database any) *scope {
-	if s, ok := ctx.Value(scopeKey{database}).(*scope); ok && s.live() {
+	if s := innermostOf(ctx, database); s != nil && s.live() {
 		return s
 	}
 	return nil
@@ -72,9 +85,9 @@ func liveScope(ctx context.Context, database any) *scope {
 // authors of stores. Otherwise it returns [ErrNoTransaction], wrapped with
 // what is wrong.
 func Current(ctx context.Context, database any) (Tx, error) {
-	s, found := ctx.Value(scopeKey{database}).(*scope)
-	if !found {
-		if other, ok := ctx.Value(innermostKey{}).(*scope); ok && other.live() {
+	s := innermostOf(ctx, database)
+	if s == nil {
+		if other := innermost(ctx); other != nil && other.live() {
 			return nil, fmt.Errorf("%w: the one in the context belongs to another database", ErrNoTransaction)
 		}
 		return nil, fmt.Errorf("%w: call it inside Atomically, with the context that Atomically passes on", ErrNoTransaction)
@@ -93,15 +106,13 @@ func Current(ctx context.Context, database any) (Tx, error) {
 // even one that has ended. Whoever waits there for another connection may wait
 // for ever.
 func Holds(ctx context.Context, database any) bool {
-	s, _ := ctx.Value(scopeKey{database}).(*scope)
-	return s.open()
+	return innermostOf(ctx, database).open()
 }
 
 // InTransaction reports whether ctx stems from an open transaction of any
 // database; see [Holds].
 func InTransaction(ctx context.Context) bool {
-	s, _ := ctx.Value(innermostKey{}).(*scope)
-	return s.open()
+	return innermost(ctx).open()
 }
 
 func (s *scope) open() bool { return s != nil && !s.root().ended.Load() }
@@ -109,7 +120,7 @@ func (s *scope) open() bool { return s != nil && !s.root().ended.Load() }
 // Innermost returns the handle of the innermost live transaction in ctx, of
 // whatever database, or nil.
 func Innermost(ctx context.Context) Tx {
-	if s, ok := ctx.Value(innermostKey{}).(*scope); ok && s.live() {
+	if s := innermost(ctx); s != nil && s.live() {
 		return s.tx
 	}
 	return nil
@@ -132,8 +143,7 @@ func Detach(ctx context.Context) context.Context { return detached{ctx} }
 type detached struct{ context.Context }
 
 func (d detached) Value(key any) any {
-	switch key.(type) {
-	case scopeKey, innermostKey:
+	if _, ok := key.(scopeKey); ok {
 		return nil
 	}
 	return d.Context.Value(key)

@@ -41,6 +41,9 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 
 // notRecorded says which marker an error is about.
 func (s *Store) notRecorded(err error, m persistence.Marker) error {
+	if err == nil {
+		return nil
+	}
 	return s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", m.Event, m.Handler)
 }
 

@@ -25,7 +25,7 @@ func (j joined) Query(ctx context.Context, query string, args []any, row func(fu
 }
 
 func (j joined) endedBefore(err error) error {
-	if j.dialect.gone(err) || sqlState(err) == "25P02" { // in failed transaction
+	if err != nil && (j.dialect.gone(err) || sqlState(err) == "25P02") { // in failed transaction
 		return fmt.Errorf("%w: it has ended, or an earlier statement of it has failed: %w", persistence.ErrNoTransaction, err)
 	}
 	return err
