@@ -10,6 +10,7 @@ import (
 
 	"github.com/onward-go/outbox/internal/face"
 	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/stdpgx"
 	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -150,8 +151,13 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	if err != nil {
 		return sqlstore.New(sqlstore.Config{Invalid: err})
 	}
-	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, func(ctx context.Context) (persistence.Tx, error) {
-		return begin(ctx, db, pool, dialect)
+	cfg := face.New("gormtx", opts).Store(dialect)
+	return stdsql.NewStore(cfg, pool, stdpgx.Of(pool), func(ctx context.Context, p stdsql.Pipeline) (persistence.Tx, error) {
+		t, err := stdsql.Begin(ctx, pool, dialect, p)
+		if err != nil {
+			return nil, err
+		}
+		return newTx(t, db, pool), nil
 	})
 }
 

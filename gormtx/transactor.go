@@ -7,8 +7,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/onward-go/outbox/internal/sqlstore"
-	"github.com/onward-go/outbox/internal/stdpgx"
 	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -22,14 +20,6 @@ type tx struct {
 }
 
 var _ persistence.Following = (*tx)(nil)
-
-func begin(ctx context.Context, db *gorm.DB, pool *sql.DB, dialect *sqlstore.Dialect) (*tx, error) {
-	t, err := stdsql.Begin(ctx, pool, dialect, stdpgx.Pipeline{})
-	if err != nil {
-		return nil, err
-	}
-	return newTx(t, db, pool), nil
-}
 
 func newTx(t *stdsql.Tx, db *gorm.DB, pool *sql.DB) *tx {
 	var statements gorm.Tx = t.SQLTx()

@@ -95,7 +95,7 @@ func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sql
 		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
 	}
 	cfg := face.New("sqltx", opts)
-	return stdsql.NewStore(cfg.Store(d), db, func(ctx context.Context) (persistence.Tx, error) {
-		return stdsql.Begin(ctx, db, d, cfg.Pipeline())
+	return stdsql.NewStore(cfg.Store(d), db, cfg.Pipeline(), func(ctx context.Context, p stdsql.Pipeline) (persistence.Tx, error) {
+		return stdsql.Begin(ctx, db, d, p)
 	})
 }

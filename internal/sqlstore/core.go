@@ -29,6 +29,8 @@ type Config struct {
 	MaxConnections func() int
 	// Begin opens a transaction. What it returns is a Conn, too.
 	Begin func(context.Context) (persistence.Tx, error)
+	// BeginChained opens one that another may follow; nil is Begin.
+	BeginChained func(context.Context) (persistence.Tx, error)
 	// Session opens a connection of its own.
 	Session func(context.Context) (Session, error)
 	// Invalid is what is wrong with the face's options. Constructors return one
@@ -112,6 +114,9 @@ func (s *Store) Chain(self, of persistence.Transactor) persistence.Chain {
 		return nil
 	}
 	begin := s.cfg.Begin
+	if s.cfg.BeginChained != nil {
+		begin = s.cfg.BeginChained
+	}
 	if s.cfg.Invalid != nil {
 		begin = func(context.Context) (persistence.Tx, error) { return nil, s.cfg.Invalid }
 	}

@@ -4,6 +4,7 @@ package stdpgx
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -15,6 +16,14 @@ import (
 type Pipeline struct{}
 
 var _ stdsql.Pipeline = Pipeline{}
+
+// Of returns the pipeline of a pool, nil where its driver is not pgx's.
+func Of(db *sql.DB) stdsql.Pipeline {
+	if _, ok := db.Driver().(*stdlib.Driver); !ok {
+		return nil
+	}
+	return Pipeline{}
+}
 
 // Ready implements stdsql.Pipeline.
 func (Pipeline) Ready(driverConn any) bool {

@@ -20,7 +20,7 @@ import (
 type Tx struct {
 	dialect    *sqlstore.Dialect
 	statements Statements
-	conn       *sql.Conn // nil if the transaction was begun elsewhere
+	conn       *sql.Conn // nil unless the connection itself is needed
 	sqlTx      *sql.Tx   // nil if the transaction was begun elsewhere
 	pipeline   Pipeline  // nil if the driver has none
 	// committed is told what becomes of the transaction that this one follows on the
@@ -47,28 +47,38 @@ const (
 
 var errEndedSilently = errors.New("an earlier error, or a statement, ended the whole transaction")
 
+// beginner is a pool or a connection.
+type beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
 // Begin opens a transaction on a connection of its own. Ctx bounds the wait for
 // the connection and the begin; the transaction does not end with it, so that
-// nothing but Commit decides whether it commits. P may be nil.
+// nothing but Commit decides whether it commits. Another one can follow if there is a
+// pipeline; p may be nil.
 func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*Tx, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
+	t := &Tx{dialect: d, pipeline: p}
+	var on beginner = db
+	if p != nil || len(d.Begin) > 0 {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.conn, on = conn, conn
 	}
-	t := &Tx{dialect: d, pipeline: p, conn: conn}
-	if err := t.begin(ctx); err != nil {
+	if err := t.begin(ctx, on); err != nil {
 		// It may have begun before the error.
 		return nil, errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
 	}
 	return t, nil
 }
 
-func (t *Tx) begin(ctx context.Context) (err error) {
+func (t *Tx) begin(ctx context.Context, on beginner) (err error) {
 	// database/sql ties a transaction to the context of its begin. Untie it
 	// once it has begun.
 	untied, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	t.sqlTx, err = t.conn.BeginTx(untied, nil)
+	t.sqlTx, err = on.BeginTx(untied, nil)
 	if !stop() {
 		err = errors.Join(err, context.Cause(ctx))
 	}
@@ -230,6 +240,14 @@ func (t *Tx) Commit(ctx context.Context) error {
 		return err
 	}
 	t.end(sql.ErrTxDone)
+	return t.release()
+}
+
+// release gives the connection back, where we hold it.
+func (t *Tx) release() error {
+	if t.conn == nil {
+		return nil
+	}
 	return t.conn.Close()
 }
 
@@ -249,8 +267,7 @@ func (t *Tx) Rollback(ctx context.Context) error {
 		}
 		err = nil
 	}
-	closeErr := t.conn.Close()
-	for _, e := range []error{err, closeErr} {
+	for _, e := range []error{err, t.release()} {
 		if e != nil && !t.dialect.EndsTransaction(e) { // else it went with its connection
 			return fmt.Errorf("the connection is discarded: %w", e)
 		}

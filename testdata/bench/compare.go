@@ -19,28 +19,29 @@ type side struct {
 	prepare     func(ctx context.Context) error // before each turn, off the clock; or nil
 }
 
-// pairs is how often the two sides run side by side. Where a transaction takes a
-// good part of a turn, the turns are fewer and longer: at the end of each, whoever is
-// done first waits for the last.
-const pairs, pairsOfBatches = 30, 10
+// shortTurn is how long one side runs before it is the other's turn. Where a transaction
+// takes a good part of one, they are longer: at the end of each, whoever is done first
+// waits for the last.
+const shortTurn, longTurn = 200 * time.Millisecond, 600 * time.Millisecond
 
 // compare returns the rate of one over the rate of other. They take turns in
 // short turns, so that both see the same weather; the median of the pairs' ratios
-// leaves out those between which it changed.
-func compare(ctx context.Context, duration time.Duration, pairs int, one, other side) (float64, error) {
+// leaves out those between which it changed. A longer duration is more turns.
+func compare(ctx context.Context, duration, turn time.Duration, one, other side) (float64, error) {
 	sides := []side{one, other}
+	pairs := max(1, int(duration/(2*turn)))
 	var ratios []float64
 	for pair := range pairs + 1 {
 		var rates [2]float64
-		for turn := range sides {
-			side := (pair + turn) % 2 // neither is always the first
+		for i := range sides {
+			side := (pair + i) % 2 // neither is always the first
 			if prepare := sides[side].prepare; prepare != nil {
 				if err := prepare(ctx); err != nil {
 					return 0, err
 				}
 			}
 			start := time.Now()
-			n, err := repeat(ctx, turnOf(duration, pairs), sides[side])
+			n, err := repeat(ctx, turn, sides[side])
 			if err != nil {
 				return 0, err
 			}
@@ -52,11 +53,6 @@ func compare(ctx context.Context, duration time.Duration, pairs int, one, other 
 	}
 	slices.Sort(ratios)
 	return (ratios[(pairs-1)/2] + ratios[pairs/2]) / 2, nil
-}
-
-// turnOf returns how long one turn lasts.
-func turnOf(duration time.Duration, pairs int) time.Duration {
-	return duration / time.Duration(2*pairs)
 }
 
 func repeat(ctx context.Context, duration time.Duration, s side) (int64, error) {

@@ -42,11 +42,11 @@ type discipline struct {
 	loop func(b *benchmark) operation
 }
 
-func (d discipline) pairs() int {
+func (d discipline) turn() time.Duration {
 	if d.batchSize > 1 {
-		return pairsOfBatches
+		return longTurn
 	}
-	return pairs
+	return shortTurn
 }
 
 // engine delivers events to a handler that changes the effect of each, in a

@@ -20,13 +20,13 @@ type race struct {
 // transaction by hand, in as many goroutines.
 func (b *benchmark) compareEngine(ctx context.Context, how discipline, duration time.Duration, concurrency int) (ratio float64, err error) {
 	if how.loop != nil {
-		return compare(ctx, duration, how.pairs(), side{how.loop(b), concurrency, nil}, side{b.handWritten, concurrency, nil})
+		return compare(ctx, duration, how.turn(), side{how.loop(b), concurrency, nil}, side{b.handWritten, concurrency, nil})
 	}
 	e, err := how.open(ctx, b, concurrency)
 	if err != nil {
 		return 0, err
 	}
-	turn := turnOf(duration, how.pairs())
+	turn := how.turn()
 	r := &race{engine: e, gate: newGate()}
 	// A turn is as long as its last transactions take, however short it is meant to be.
 	r.turn = int(turn.Seconds()*float64(how.eventsPerSecond)) + 2*how.batchSize*concurrency
@@ -62,7 +62,7 @@ func (b *benchmark) compareEngine(ctx context.Context, how discipline, duration 
 		}
 		return int(n), ctx.Err()
 	}
-	return compare(ctx, duration, how.pairs(), side{work, 1, r.refill}, side{b.handWritten, concurrency, nil})
+	return compare(ctx, duration, turn, side{work, 1, r.refill}, side{b.handWritten, concurrency, nil})
 }
 
 // refill makes events unless enough for a turn wait.

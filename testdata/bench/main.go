@@ -203,7 +203,7 @@ func measurePublish(ctx context.Context, f family, server *servers.Server, s set
 				return 0, err
 			}
 			defer p.close()
-			return compare(ctx, s.duration, pairs, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
+			return compare(ctx, s.duration, shortTurn, side{p.publish, concurrency, nil}, side{p.bareInsert, concurrency, nil})
 		}); err != nil {
 			return err
 		}
