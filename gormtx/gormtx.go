@@ -151,14 +151,16 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	if err != nil {
 		return sqlstore.New(sqlstore.Config{Invalid: err})
 	}
-	cfg := face.New("gormtx", opts).Store(dialect)
-	return stdsql.NewStore(cfg, pool, stdpgx.Of(pool), func(ctx context.Context, p stdsql.Pipeline) (persistence.Tx, error) {
-		t, err := stdsql.Begin(ctx, pool, dialect, p)
-		if err != nil {
-			return nil, err
+	begin := func(p stdsql.Pipeline) stdsql.Beginner {
+		return func(ctx context.Context) (persistence.Tx, error) {
+			t, err := stdsql.Begin(ctx, pool, dialect, p)
+			if err != nil {
+				return nil, err
+			}
+			return newTx(t, db, pool), nil
 		}
-		return newTx(t, db, pool), nil
-	})
+	}
+	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, begin(nil), begin(stdpgx.Of(pool)))
 }
 
 // open finds the pool and the dialect under db.

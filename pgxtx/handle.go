@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/onward-go/outbox/internal/pgpipeline"
 	"github.com/onward-go/outbox/internal/sqlstore"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -142,16 +143,8 @@ func (h *handle) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.
 
 // beginsWith reports whether the transaction has not begun, and can with a statement
 // of these arguments.
-// One without any may be several statements, and an option of pgx is none in a batch.
 func (h *handle) beginsWith(args []any) bool {
-	if h.Tx != notBegun || h.watch.pgx != nil || h.watch.before != nil || len(args) == 0 {
-		return false
-	}
-	switch args[0].(type) {
-	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
-		return false
-	}
-	return true
+	return h.Tx == notBegun && h.watch.pgx == nil && h.watch.before == nil && pgpipeline.CanBegin(args)
 }
 
 // Query is that of pgx.Tx.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onward-go/outbox/internal/pgpipeline"
 	"github.com/onward-go/outbox/internal/sqlstore"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -83,17 +84,8 @@ func (t *tx) begin(ctx context.Context) error {
 
 // beginWith begins the transaction with a statement.
 func (t *tx) beginWith(ctx context.Context, query string, args []any) (tag pgconn.CommandTag, err error) {
-	batch := &pgx.Batch{}
-	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(query, args...)
-	results := t.conn.SendBatch(ctx, batch)
-	_, err = results.Exec()
-	if err == nil {
-		tag, err = results.Exec()
-	}
-	err = cmp.Or(err, results.Close())
-	t.pgx = results.Tx()
-	if err != nil && (t.pgx == nil || t.conn.Conn().PgConn().TxStatus() == 'I') {
+	t.pgx, tag, err = pgpipeline.BeginWith(ctx, t.conn.Conn(), query, args)
+	if t.pgx == nil {
 		t.end(err)
 	}
 	return tag, err

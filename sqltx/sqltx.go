@@ -95,7 +95,11 @@ func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sql
 		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
 	}
 	cfg := face.New("sqltx", opts)
-	return stdsql.NewStore(cfg.Store(d), db, cfg.Pipeline(), func(ctx context.Context, p stdsql.Pipeline) (persistence.Tx, error) {
-		return stdsql.Begin(ctx, db, d, p)
-	})
+	p := cfg.Pipeline()
+	chained := func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, d, p) }
+	alone := chained
+	if p != nil {
+		alone = func(ctx context.Context) (persistence.Tx, error) { return stdsql.BeginInFlight(ctx, db, d, p) }
+	}
+	return stdsql.NewStore(cfg.Store(d), db, alone, chained)
 }

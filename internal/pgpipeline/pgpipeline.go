@@ -97,7 +97,7 @@ func Follow(ctx context.Context, conn *pgx.Conn, query string, args []any, commi
 // afresh begins a transaction that has nothing of the one before, in place of one that
 // has failed, and runs a statement in it.
 func afresh(ctx context.Context, conn *pgx.Conn, query string, args []any) (rows int64, err error) {
-	if _, err := conn.Exec(ctx, "rollback; begin"); err != nil {
+	if _, err := conn.Exec(ctx, rollback+";"+begin); err != nil {
 		return 0, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
 	tag, err := conn.Exec(ctx, query, args...)
@@ -112,6 +112,12 @@ func notRun(err error) error {
 // Commit commits the transaction that is open on a connection. Ctx cannot cancel it.
 func Commit(ctx context.Context, conn *pgx.Conn) error {
 	return outcome(conn.Exec(context.WithoutCancel(ctx), commit))
+}
+
+// Rollback rolls back the transaction that is open on a connection.
+func Rollback(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, rollback)
+	return err
 }
 
 // Begin begins a transaction on a connection that has none.
@@ -132,6 +138,7 @@ const (
 	commit         = "commit"
 	commitAndChain = "commit and chain"
 	begin          = "begin"
+	rollback       = "rollback"
 
 	readOnly         = "25006" // read_only_sql_transaction
 	unknownStatement = "26000" // invalid_sql_statement_name

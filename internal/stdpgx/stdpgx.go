@@ -41,6 +41,23 @@ func (Pipeline) Commit(ctx context.Context, driverConn any) error {
 	return pgpipeline.Commit(ctx, driverConn.(*stdlib.Conn).Conn())
 }
 
+// CanBegin implements stdsql.Pipeline.
+func (Pipeline) CanBegin(driverConn any, args []any) bool {
+	_, ok := driverConn.(*stdlib.Conn)
+	return ok && pgpipeline.CanBegin(args)
+}
+
+// BeginWith implements stdsql.Pipeline.
+func (Pipeline) BeginWith(ctx context.Context, driverConn any, query string, args []any) (rows int64, begun bool, err error) {
+	tx, tag, err := pgpipeline.BeginWith(ctx, driverConn.(*stdlib.Conn).Conn(), query, args)
+	return tag.RowsAffected(), tx != nil, err
+}
+
+// Rollback implements stdsql.Pipeline.
+func (Pipeline) Rollback(ctx context.Context, driverConn any) error {
+	return pgpipeline.Rollback(ctx, driverConn.(*stdlib.Conn).Conn())
+}
+
 // Begin implements stdsql.Pipeline.
 func (Pipeline) Begin(ctx context.Context, driverConn any) error {
 	return pgpipeline.Begin(ctx, driverConn.(*stdlib.Conn).Conn())

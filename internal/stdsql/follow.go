@@ -7,8 +7,9 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Pipeline lets a transaction end in the round trip in which the next one begins,
-// on a driver's own connections. To database/sql both are one transaction.
+// Pipeline lets a transaction begin in the round trip of a statement, its first or the
+// COMMIT of the one before, on a driver's own connections. To database/sql, those that
+// follow each other are one transaction.
 type Pipeline interface {
 	// Ready reports whether the transaction that is open on a connection can be
 	// followed by another one.
@@ -22,11 +23,19 @@ type Pipeline interface {
 	Commit(ctx context.Context, driverConn any) error
 	// Begin begins a transaction where none is open.
 	Begin(ctx context.Context, driverConn any) error
+	// CanBegin reports whether a transaction can begin with a statement of these
+	// arguments.
+	CanBegin(driverConn any, args []any) bool
+	// BeginWith begins a transaction with a statement, in one round trip. If the
+	// statement fails there may be a transaction, which cannot commit, or none.
+	BeginWith(ctx context.Context, driverConn any, query string, args []any) (rows int64, begun bool, err error)
+	// Rollback rolls back the transaction that is open.
+	Rollback(ctx context.Context, driverConn any) error
 }
 
 // Hold implements persistence.Following.
 func (t *Tx) Hold() (ready bool) {
-	if t.pipeline == nil || t.sqlTx == nil || t.committed != nil || t.handsOn() {
+	if t.pipeline == nil || t.begun == nil || t.committed != nil || t.handsOn() {
 		return false
 	}
 	err := t.conn.Raw(func(driverConn any) error {
@@ -49,7 +58,7 @@ func (t *Tx) Follow(committed func(error)) persistence.Tx { return t.FollowedBy(
 // FollowedBy is Follow, for those who wrap a Tx.
 func (t *Tx) FollowedBy(committed func(error)) *Tx {
 	t.end(sql.ErrTxDone)
-	return &Tx{dialect: t.dialect, pipeline: t.pipeline, statements: t.statements, conn: t.conn, sqlTx: t.sqlTx, committed: committed}
+	return &Tx{dialect: t.dialect, pipeline: t.pipeline, statements: t.statements, conn: t.conn, begun: t.begun, committed: committed}
 }
 
 // ready returns why no statement may run in the transaction, or nil. It has begun

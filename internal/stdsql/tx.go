@@ -21,8 +21,8 @@ type Tx struct {
 	dialect    *sqlstore.Dialect
 	statements Statements
 	conn       *sql.Conn // nil unless the connection itself is needed
-	sqlTx      *sql.Tx   // nil if the transaction was begun elsewhere
-	pipeline   Pipeline  // nil if the driver has none
+	begun      begun     // nil if the transaction was begun elsewhere
+	pipeline   Pipeline  // nil if no other transaction can follow
 	// committed is told what becomes of the transaction that this one follows on the
 	// connection; nil once it has been, or where there is none.
 	committed func(error)
@@ -46,6 +46,13 @@ const (
 )
 
 var errEndedSilently = errors.New("an earlier error, or a statement, ended the whole transaction")
+
+// begun is a *sql.Tx, or a flight.
+type begun interface {
+	Statements
+	Commit() error
+	Rollback() error
+}
 
 // beginner is a pool or a connection.
 type beginner interface {
@@ -73,27 +80,45 @@ func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*T
 	return t, nil
 }
 
-func (t *Tx) begin(ctx context.Context, on beginner) (err error) {
-	// database/sql ties a transaction to the context of its begin. Untie it
-	// once it has begun.
-	untied, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	t.sqlTx, err = on.BeginTx(untied, nil)
-	if !stop() {
-		err = errors.Join(err, context.Cause(ctx))
+// BeginInFlight is Begin, but that the transaction begins in the round trip of its first
+// statement. None can follow it.
+func BeginInFlight(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*Tx, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &flight{pipeline: p, conn: conn}
+	return &Tx{dialect: d, statements: f, conn: conn, begun: f}, nil
+}
+
+func (t *Tx) begin(ctx context.Context, on beginner) error {
+	tx, err := beginTx(ctx, on)
+	if tx != nil {
+		t.begun, t.statements = tx, tx
 	}
 	if err != nil {
 		return err
 	}
-	t.statements = t.sqlTx
 	// The driver's own begin is not the one that we need, so it is replaced
 	// underneath.
 	for _, statement := range t.dialect.Begin {
-		if _, err := t.sqlTx.ExecContext(ctx, statement); err != nil {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// beginTx begins a transaction, which database/sql would tie to the context. It is
+// untied once it has begun. There may be one beside an error.
+func beginTx(ctx context.Context, on beginner) (*sql.Tx, error) {
+	untied, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := on.BeginTx(untied, nil)
+	if !stop() {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return tx, err
 }
 
 // Enlist returns a Tx for a transaction that was begun elsewhere and is ended
@@ -102,9 +127,12 @@ func Enlist(s Statements, d *sqlstore.Dialect) *Tx {
 	return &Tx{dialect: d, statements: s, doubt: forever}
 }
 
-// SQLTx returns the *sql.Tx underneath, or nil if the transaction was begun
-// elsewhere.
-func (t *Tx) SQLTx() *sql.Tx { return t.sqlTx }
+// SQLTx returns the *sql.Tx underneath, or nil if the transaction was not begun by
+// [Begin].
+func (t *Tx) SQLTx() *sql.Tx {
+	tx, _ := t.begun.(*sql.Tx)
+	return tx
+}
 
 // Exec implements sqlstore.Conn.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -236,7 +264,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 	if err := cmp.Or(t.Err(), t.endBefore(ctx)); err != nil {
 		return err
 	}
-	if err := t.sqlTx.Commit(); err != nil {
+	if err := t.begun.Commit(); err != nil {
 		return err
 	}
 	t.end(sql.ErrTxDone)
@@ -256,8 +284,8 @@ func (t *Tx) Rollback(ctx context.Context) error {
 	t.end(sql.ErrTxDone)
 	_ = t.endBefore(ctx) // it has been told
 	var err error
-	if t.sqlTx != nil {
-		err = t.sqlTx.Rollback()
+	if t.begun != nil {
+		err = t.begun.Rollback()
 	}
 	// A connection whose transaction is still open, since its end has failed,
 	// must not go back to the pool.
