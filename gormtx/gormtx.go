@@ -151,9 +151,10 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 	if err != nil {
 		return sqlstore.New(sqlstore.Config{Invalid: err})
 	}
+	transactions := stdsql.NewTransactions(pool, dialect)
 	begin := func(p stdsql.Pipeline) stdsql.Beginner {
 		return func(ctx context.Context) (persistence.Tx, error) {
-			t, err := stdsql.Begin(ctx, pool, dialect, p)
+			t, err := transactions.Begin(ctx, p)
 			if err != nil {
 				return nil, err
 			}

@@ -95,11 +95,12 @@ func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sql
 		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
 	}
 	cfg := face.New("sqltx", opts)
-	p := cfg.Pipeline()
-	chained := func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, d, p) }
+	p := cfg.Pipeline(db)
+	open := stdsql.NewTransactions(db, d)
+	chained := func(ctx context.Context) (persistence.Tx, error) { return open.Begin(ctx, p) }
 	alone := chained
 	if p != nil {
-		alone = func(ctx context.Context) (persistence.Tx, error) { return stdsql.BeginInFlight(ctx, db, d, p) }
+		alone = func(ctx context.Context) (persistence.Tx, error) { return open.BeginInFlight(ctx, p) }
 	}
 	return stdsql.NewStore(cfg.Store(d), db, alone, chained)
 }

@@ -1,6 +1,7 @@
 package face
 
 import (
+	"database/sql"
 	"fmt"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
@@ -14,7 +15,7 @@ type Config struct {
 	naming     schema.Naming
 	maxPayload int
 	async      bool
-	pipeline   stdsql.Pipeline
+	pipeline   func(*sql.DB) stdsql.Pipeline
 	invalid    error
 }
 
@@ -41,8 +42,13 @@ func (c Config) Store(d *sqlstore.Dialect) sqlstore.Config {
 	return sqlstore.Config{Dialect: d, Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
 }
 
-// Pipeline returns that of the driver, or nil.
-func (c Config) Pipeline() stdsql.Pipeline { return c.pipeline }
+// Pipeline returns that of a pool's driver, or nil.
+func (c Config) Pipeline(db *sql.DB) stdsql.Pipeline {
+	if c.pipeline == nil {
+		return nil
+	}
+	return c.pipeline(db)
+}
 
 // Dialect returns the dialect of that name, or nil.
 func Dialect(name string) *sqlstore.Dialect {
@@ -75,7 +81,7 @@ func AsynchronousCommit() func(*Config) {
 	return func(c *Config) { c.async = true }
 }
 
-// Pipelined has handlers' transactions end together with the begin of the next.
-func Pipelined(p stdsql.Pipeline) func(*Config) {
-	return func(c *Config) { c.pipeline = p }
+// Pipelined has transactions begin and end with other statements in one round trip.
+func Pipelined(of func(*sql.DB) stdsql.Pipeline) func(*Config) {
+	return func(c *Config) { c.pipeline = of }
 }

@@ -83,6 +83,10 @@ type Dialect struct {
 	// ended the transaction; rows says that its result is still to be read.
 	// Where asking takes no round trip it is nil: any statement may.
 	MayHaveEnded func(query string, rows bool) bool
+	// CountPrepared tells how many statements the session has prepared, as the value of
+	// the status variable that its argument names, where the driver prepares a statement
+	// each time that it runs; or "".
+	CountPrepared string
 	// namesHoldouts says that SafeMark tells them, and ReadWindow takes them.
 	namesHoldouts bool
 	// OneWriter says that a second connection cannot write while a transaction

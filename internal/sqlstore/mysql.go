@@ -32,6 +32,8 @@ var MySQL = &Dialect{
 	ProbeOpen:    `SET TRANSACTION READ WRITE`,
 	IsOpen:       func(err error) bool { return mysqlNumber(err) == 1568 },
 	MayHaveEnded: mysqlMayHaveEnded,
+
+	CountPrepared: `SHOW SESSION STATUS WHERE Variable_name = ?`,
 	statements: statements{
 		// Lock first, stamp after. The producer holds a shared lock on the
 		// ring's row of its time until it ends.

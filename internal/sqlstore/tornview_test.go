@@ -81,7 +81,9 @@ func torn(t *testing.T, rows ...[2]string) (*sqlstore.Store, *tearing, func(id s
 		MaxPayload:     1000,
 		Pool:           conn,
 		MaxConnections: stdsql.Pool{DB: db}.MaxConnections,
-		Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.Begin(ctx, db, sqlstore.SQLite, nil) },
+		Begin: func(ctx context.Context) (persistence.Tx, error) {
+			return stdsql.NewTransactions(db, sqlstore.SQLite).Begin(ctx, nil)
+		},
 	})
 	require.NoError(t, store.Migrate(t.Context()))
 	store.TearViews()

@@ -55,6 +55,8 @@ func mysqlIsTransient(err error) bool {
 		1040,                   // too many connections
 		1053,                   // the server shuts down
 		1317,                   // interrupted
+		1461,                   // too many prepared statements
+		1615,                   // the statement has to be prepared again
 		1927, 2006, 2013, 4031: // the connection was ended
 		return true
 	}

@@ -70,6 +70,11 @@ func discard(conn *sql.Conn) {
 
 func exec(ctx context.Context, s Statements, query string, args ...any) (int64, error) {
 	result, err := s.ExecContext(ctx, query, args...)
+	return affected(ctx, result, err)
+}
+
+// affected returns how many rows a statement has affected.
+func affected(ctx context.Context, result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, cancelled(ctx, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// Beginner opens a transaction, by [Begin] or [BeginInFlight].
+// Beginner opens a transaction, as [Transactions] does.
 type Beginner func(context.Context) (persistence.Tx, error)
 
 // NewStore returns the stores of a database, which its pool stands for. Chained opens a

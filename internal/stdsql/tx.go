@@ -23,6 +23,7 @@ type Tx struct {
 	conn       *sql.Conn // nil unless the connection itself is needed
 	begun      begun     // nil if the transaction was begun elsewhere
 	pipeline   Pipeline  // nil if no other transaction can follow
+	prepared   *prepared // nil where nothing is kept prepared
 	// committed is told what becomes of the transaction that this one follows on the
 	// connection; nil once it has been, or where there is none.
 	committed func(error)
@@ -59,15 +60,30 @@ type beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
+// Transactions opens transactions on a pool. It is safe for concurrent use.
+type Transactions struct {
+	db       *sql.DB
+	dialect  *sqlstore.Dialect
+	prepared *prepared
+}
+
+// NewTransactions returns one. It does not touch the database.
+func NewTransactions(db *sql.DB, d *sqlstore.Dialect) *Transactions {
+	return &Transactions{db, d, newPrepared(db, d)}
+}
+
 // Begin opens a transaction on a connection of its own. Ctx bounds the wait for
 // the connection and the begin; the transaction does not end with it, so that
 // nothing but Commit decides whether it commits. Another one can follow if there is a
 // pipeline; p may be nil.
-func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*Tx, error) {
-	t := &Tx{dialect: d, pipeline: p}
-	var on beginner = db
-	if p != nil || len(d.Begin) > 0 {
-		conn, err := db.Conn(ctx)
+func (o *Transactions) Begin(ctx context.Context, p Pipeline) (*Tx, error) {
+	t := &Tx{dialect: o.dialect, pipeline: p, prepared: o.prepared}
+	if o.prepared != nil {
+		o.prepared.prepare(ctx)
+	}
+	var on beginner = o.db
+	if p != nil || len(o.dialect.Begin) > 0 {
+		conn, err := o.db.Conn(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -82,13 +98,13 @@ func Begin(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*T
 
 // BeginInFlight is Begin, but that the transaction begins in the round trip of its first
 // statement. None can follow it.
-func BeginInFlight(ctx context.Context, db *sql.DB, d *sqlstore.Dialect, p Pipeline) (*Tx, error) {
-	conn, err := db.Conn(ctx)
+func (o *Transactions) BeginInFlight(ctx context.Context, p Pipeline) (*Tx, error) {
+	conn, err := o.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f := &flight{pipeline: p, conn: conn}
-	return &Tx{dialect: d, statements: f, conn: conn, begun: f}, nil
+	return &Tx{dialect: o.dialect, statements: f, conn: conn, begun: f}, nil
 }
 
 func (t *Tx) begin(ctx context.Context, on beginner) error {
@@ -128,7 +144,7 @@ func Enlist(s Statements, d *sqlstore.Dialect) *Tx {
 }
 
 // SQLTx returns the *sql.Tx underneath, or nil if the transaction was not begun by
-// [Begin].
+// [Transactions.Begin].
 func (t *Tx) SQLTx() *sql.Tx {
 	tx, _ := t.begun.(*sql.Tx)
 	return tx
@@ -144,9 +160,16 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 		t.Watch(err)
 		return n, err
 	}
-	n, err := exec(ctx, t.statements, query, args...)
+	n, err := t.exec(ctx, query, args)
 	t.Watch(err)
 	return n, err
+}
+
+func (t *Tx) exec(ctx context.Context, query string, args []any) (int64, error) {
+	if tx := t.SQLTx(); tx != nil && t.prepared != nil {
+		return t.prepared.exec(ctx, tx, query, args)
+	}
+	return exec(ctx, t.statements, query, args...)
 }
 
 // Query implements sqlstore.Conn.

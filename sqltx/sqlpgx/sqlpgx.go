@@ -16,4 +16,4 @@ import (
 // for the COMMIT alone. Nothing else changes: a handler runs once the transaction
 // before has committed, and each of them stands for itself. It has no effect with
 // other drivers, or where pgx is told to prepare no statements.
-func Pipelined() sqltx.Option { return face.Pipelined(stdpgx.Pipeline{}) }
+func Pipelined() sqltx.Option { return face.Pipelined(stdpgx.Of) }

@@ -98,7 +98,7 @@ func crashingStore(a aged, c *crash) *sqlstore.Store {
 		Pool:           crashingPool{stdsql.Pool{DB: pool}, c},
 		MaxConnections: func() int { return 0 },
 		Begin: func(ctx context.Context) (persistence.Tx, error) {
-			tx, err := stdsql.Begin(ctx, pool, dialect, nil)
+			tx, err := stdsql.NewTransactions(pool, dialect).Begin(ctx, nil)
 			return crashingTx{tx, c}, err
 		},
 		Session: func(ctx context.Context) (sqlstore.Session, error) {
