@@ -29,9 +29,10 @@
 // The DSN may set loc, parseTime, time_zone, sql_mode, clientFoundRows,
 // interpolateParams and either isolation level, READ COMMITTED or REPEATABLE
 // READ. DDL commits by itself there, so Migrate is no transaction, but can be
-// run again after a failure. A row that is inserted by hand has no stamp and is
-// refused. After a deadlock or a lock wait timeout the transaction is dead:
-// InnoDB may have rolled it back as a whole. Prefer READ COMMITTED for
+// run again after a failure. Unless the driver interpolates, the library's own
+// statements stay prepared on each connection. A row that is inserted by hand has
+// no stamp and is refused. After a deadlock or a lock wait timeout the transaction
+// is dead: InnoDB may have rolled it back as a whole. Prefer READ COMMITTED for
 // producers that roll savepoints back: under REPEATABLE READ, MySQL keeps a gap
 // lock where the event was, and other producers wait until the transaction
 // ends.

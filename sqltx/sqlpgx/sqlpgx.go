@@ -1,6 +1,6 @@
-// Package sqlpgx makes dispatching over database/sql faster where the driver is
-// that of pgx: the COMMIT of a handler's transaction goes to the server in one round
-// trip with the begin of the next one and its marker.
+// Package sqlpgx saves round trips over database/sql where the driver is that of pgx: a
+// transaction begins together with its first statement, and the COMMIT of a handler's
+// goes to the server together with the begin of the next one and its marker.
 //
 // It is a package of its own, so that programs with another driver do not link pgx.
 // Package gormtx, whose driver for PostgreSQL is pgx's, needs it not.
@@ -12,8 +12,12 @@ import (
 	"github.com/onward-go/outbox/sqltx"
 )
 
-// Pipelined has a dispatcher's transactions follow each other without a round trip
-// for the COMMIT alone. Nothing else changes: a handler runs once the transaction
+// Pipelined has transactions take no round trip for their begin alone, nor a
+// dispatcher's for the COMMIT. Nothing else changes: a handler runs once the transaction
 // before has committed, and each of them stands for itself. It has no effect with
-// other drivers, or where pgx is told to prepare no statements.
+// other drivers; where pgx is told to prepare no statements, none on dispatching.
+//
+// A transaction of Atomically begins with its first statement if that is an
+// ExecContext with arguments. A *sql.Stmt that was prepared outside of it, as GORM
+// prepares them, then makes PostgreSQL warn that there is a transaction already.
 func Pipelined() sqltx.Option { return face.Pipelined(stdpgx.Of) }
