@@ -161,7 +161,11 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 			return newTx(t, db, pool), nil
 		}
 	}
-	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, begin(nil), begin(stdpgx.Of(pool)))
+	chained := begin(nil)
+	if dialect == sqlstore.Postgres {
+		chained = begin(stdpgx.Pipeline{})
+	}
+	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, begin(nil), chained)
 }
 
 // open finds the pool and the dialect under db.

@@ -200,6 +200,11 @@ func (t *tx) finish() {
 
 // Savepoint implements persistence.Tx.
 func (t *tx) Savepoint(ctx context.Context, name string) error {
+	if t.before != nil { // which may be READ ONLY, where a savepoint can be made, too
+		if err := t.begin(ctx); err != nil {
+			return err
+		}
+	}
 	return t.control(ctx, sqlstore.Savepoint(name))
 }
 

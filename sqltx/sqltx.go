@@ -95,7 +95,7 @@ func newStore(db *sql.DB, d *sqlstore.Dialect, name Dialect, opts []Option) *sql
 		return sqlstore.New(sqlstore.Config{Invalid: fmt.Errorf("sqltx: %w: no support for the database %q", persistence.ErrInvalid, name)})
 	}
 	cfg := face.New("sqltx", opts)
-	p := cfg.Pipeline(db)
+	p := cfg.Pipeline(d)
 	open := stdsql.NewTransactions(db, d)
 	chained := func(ctx context.Context) (persistence.Tx, error) { return open.Begin(ctx, p) }
 	alone := chained

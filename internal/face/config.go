@@ -1,7 +1,6 @@
 package face
 
 import (
-	"database/sql"
 	"fmt"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
@@ -15,7 +14,7 @@ type Config struct {
 	naming     schema.Naming
 	maxPayload int
 	async      bool
-	pipeline   func(*sql.DB) stdsql.Pipeline
+	pipeline   stdsql.Pipeline
 	invalid    error
 }
 
@@ -42,12 +41,12 @@ func (c Config) Store(d *sqlstore.Dialect) sqlstore.Config {
 	return sqlstore.Config{Dialect: d, Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
 }
 
-// Pipeline returns that of a pool's driver, or nil.
-func (c Config) Pipeline(db *sql.DB) stdsql.Pipeline {
-	if c.pipeline == nil {
+// Pipeline returns that of PostgreSQL's driver, or nil.
+func (c Config) Pipeline(d *sqlstore.Dialect) stdsql.Pipeline {
+	if d != sqlstore.Postgres {
 		return nil
 	}
-	return c.pipeline(db)
+	return c.pipeline
 }
 
 // Dialect returns the dialect of that name, or nil.
@@ -82,6 +81,6 @@ func AsynchronousCommit() func(*Config) {
 }
 
 // Pipelined has transactions begin and end with other statements in one round trip.
-func Pipelined(of func(*sql.DB) stdsql.Pipeline) func(*Config) {
-	return func(c *Config) { c.pipeline = of }
+func Pipelined(p stdsql.Pipeline) func(*Config) {
+	return func(c *Config) { c.pipeline = p }
 }

@@ -109,13 +109,33 @@ func notRun(err error) error {
 	return fmt.Errorf("the transaction before has not committed: %v", err)
 }
 
+// Idle returns why no statement can run on a connection, or nil.
+func Idle(conn *pgx.Conn) error {
+	switch {
+	case conn.IsClosed():
+		return errClosed
+	case conn.PgConn().IsBusy():
+		return errBusy
+	}
+	return nil
+}
+
+var (
+	errClosed = errors.New("conn closed") // as pgx says it, by which it is told
+	errBusy   = errors.New("the connection is busy with a result that is still open")
+)
+
 // Commit commits the transaction that is open on a connection. Ctx cannot cancel it.
 func Commit(ctx context.Context, conn *pgx.Conn) error {
 	return outcome(conn.Exec(context.WithoutCancel(ctx), commit))
 }
 
-// Rollback rolls back the transaction that is open on a connection.
+// Rollback rolls back the transaction that is open on a connection, if one is: a COMMIT
+// that fails ends it, too.
 func Rollback(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().TxStatus() == 'I' {
+		return nil
+	}
 	_, err := conn.Exec(ctx, rollback)
 	return err
 }

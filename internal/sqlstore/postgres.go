@@ -223,11 +223,16 @@ DELETE FROM {schema}"{prefix}outbox_dedup" AS d
 USING json_to_recordset($1::json) AS k(account_id text, key text)
 WHERE d.account_id = k.account_id AND d.dedup_key = k.key`,
 
-		// Nobody waits for a publisher, nor for another replica.
+		// Nobody waits for a publisher, nor for another replica. MATERIALIZED keeps the
+		// planner from looking for old ones again for each row, which would skip those
+		// that it has locked and find others, beyond the limit.
 		PurgeKeys: `
-DELETE FROM {schema}"{prefix}outbox_dedup" WHERE (account_id, dedup_key) IN (
+WITH old AS MATERIALIZED (
   SELECT account_id, dedup_key FROM {schema}"{prefix}outbox_dedup"
-  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}"{prefix}outbox_dedup" AS d USING old
+WHERE d.account_id = old.account_id AND d.dedup_key = old.dedup_key`,
 
 		sidecarStatements: postgresSidecar,
 		inspectStatements: postgresInspect,

@@ -4,7 +4,6 @@ package stdpgx
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -16,14 +15,6 @@ import (
 type Pipeline struct{}
 
 var _ stdsql.Pipeline = Pipeline{}
-
-// Of returns the pipeline of a pool, nil where its driver is not pgx's.
-func Of(db *sql.DB) stdsql.Pipeline {
-	if _, ok := db.Driver().(*stdlib.Driver); !ok {
-		return nil
-	}
-	return Pipeline{}
-}
 
 // Ready implements stdsql.Pipeline.
 func (Pipeline) Ready(driverConn any) bool {
@@ -51,6 +42,11 @@ func (Pipeline) CanBegin(driverConn any, args []any) bool {
 func (Pipeline) BeginWith(ctx context.Context, driverConn any, query string, args []any) (rows int64, begun bool, err error) {
 	tx, tag, err := pgpipeline.BeginWith(ctx, driverConn.(*stdlib.Conn).Conn(), query, args)
 	return tag.RowsAffected(), tx != nil, err
+}
+
+// Idle implements stdsql.Pipeline.
+func (Pipeline) Idle(driverConn any) error {
+	return pgpipeline.Idle(driverConn.(*stdlib.Conn).Conn())
 }
 
 // Rollback implements stdsql.Pipeline.

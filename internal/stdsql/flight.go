@@ -15,57 +15,53 @@ import (
 // underneath.
 //
 // What begins so is none to database/sql, for which its statements run on a connection.
-// So what a *sql.Tx closes at its end is closed here.
+// So what a *sql.Tx does for whoever leaves results open, or runs statements from
+// several goroutines, is done here.
 type flight struct {
 	pipeline Pipeline
 	conn     *sql.Conn
+	ctx      context.Context // of the end
 
-	mu       sync.Mutex
-	on       preparer // what statements run through; nil until the transaction has begun
-	tx       *sql.Tx  // nil unless database/sql has begun it
-	failed   error    // why there is none
-	rows     *sql.Rows
-	prepared []*sql.Stmt
+	// The lock is held while a statement runs, so that none comes after the end.
+	mu     sync.Mutex
+	on     Statements // what statements run through; nil until the transaction has begun
+	tx     *sql.Tx    // nil unless database/sql has begun it
+	failed error      // why there is none
+	ended  bool
+	last   opened
 }
 
-// preparer is a *sql.Tx or a *sql.Conn.
-type preparer interface {
-	Statements
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+// opened is the result of a query on the connection. There are no two: a query that
+// finds the connection busy fails.
+type opened struct {
+	rows   *sql.Rows
+	cancel context.CancelFunc // what waits for the row to be read, or nil
+}
+
+func (o opened) close() {
+	if o.rows != nil {
+		_ = o.rows.Close() // whoever left it open does not care
+	}
+	if o.cancel != nil {
+		o.cancel()
+	}
 }
 
 // ExecContext is that of *sql.Tx.
 func (f *flight) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	on, result, err := f.execFirst(ctx, query, args)
-	if on == nil {
-		return result, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unbegun() && ctx.Err() == nil && f.canBegin(args) {
+		return f.beginWith(ctx, query, args)
+	}
+	on, err := f.begun(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return on.ExecContext(ctx, query, args...)
 }
 
-// execFirst runs a statement if the transaction can begin with it. Otherwise it returns
-// what to run it through.
-func (f *flight) execFirst(ctx context.Context, query string, args []any) (on preparer, result sql.Result, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.on != nil || f.failed != nil || !f.canBegin(args) {
-		on, err = f.begun(ctx)
-		return on, nil, err
-	}
-	var rows int64
-	var begun bool
-	rawErr := f.conn.Raw(func(driverConn any) error {
-		rows, begun, err = f.pipeline.BeginWith(ctx, driverConn, query, args)
-		return nil // what the error means for the connection is known to the driver
-	})
-	err = errors.Join(rawErr, err)
-	if begun {
-		f.on = f.conn
-	} else {
-		f.failed = fmt.Errorf("%w: its first statement has failed: %w", sql.ErrTxDone, err)
-	}
-	return nil, driver.RowsAffected(rows), err
-}
+func (f *flight) unbegun() bool { return f.on == nil && f.failed == nil && !f.ended }
 
 func (f *flight) canBegin(args []any) (can bool) {
 	named := slices.ContainsFunc(args, func(arg any) bool {
@@ -75,36 +71,74 @@ func (f *flight) canBegin(args []any) (can bool) {
 	if named {
 		return false
 	}
-	err := f.conn.Raw(func(driverConn any) error {
+	err := f.raw(func(driverConn any) error {
 		can = f.pipeline.CanBegin(driverConn, args)
 		return nil
 	})
 	return can && err == nil
 }
 
-// begun begins the transaction, unless it has begun.
-func (f *flight) begun(ctx context.Context) (preparer, error) {
-	if f.on != nil || f.failed != nil {
-		return f.on, f.failed
+func (f *flight) beginWith(ctx context.Context, query string, args []any) (sql.Result, error) {
+	var rows int64
+	var begun bool
+	err := f.raw(func(driverConn any) (err error) {
+		rows, begun, err = f.pipeline.BeginWith(ctx, driverConn, query, args)
+		return err
+	})
+	if begun {
+		f.on = f.conn
+	} else {
+		f.failed = fmt.Errorf("%w: its first statement has failed: %w", sql.ErrTxDone, err)
 	}
-	f.tx, f.failed = beginTx(ctx, f.conn)
-	if f.failed == nil {
-		f.on = f.tx
-	}
-	return f.on, f.failed
+	return driver.RowsAffected(rows), err
 }
+
+// begun begins the transaction, unless it has begun, and sees to it that the next
+// statement finds nothing in its way.
+func (f *flight) begun(ctx context.Context) (Statements, error) {
+	switch {
+	case f.ended:
+		return nil, sql.ErrTxDone
+	case f.tx != nil || f.failed != nil:
+		return f.on, f.failed
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case f.on == nil:
+		if f.tx, f.failed = beginTx(ctx, f.conn); f.failed != nil {
+			f.failed = fmt.Errorf("%w: it could not begin: %w", sql.ErrTxDone, f.failed)
+			return nil, f.failed
+		}
+		f.on = f.tx
+		return f.on, nil
+	}
+	// A connection that database/sql takes for bad it closes, as soon as no result is
+	// open, whose reader may be the one who waits here.
+	if err := f.idle(); err != nil {
+		return nil, err
+	}
+	f.last.close() // it has been read to its end
+	f.last = opened{}
+	return f.on, nil
+}
+
+// idle returns why no statement can run on the connection, or nil.
+func (f *flight) idle() error { return f.raw(f.pipeline.Idle) }
 
 // QueryContext is that of *sql.Tx.
 func (f *flight) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.query(ctx, query, args)
+}
+
+func (f *flight) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	on, err := f.begun(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := on.QueryContext(ctx, query, args...)
 	if err == nil && f.tx == nil {
-		f.rows = rows // those before are closed, or there could be no others
+		f.last.rows = rows
 	}
 	return rows, err
 }
@@ -112,46 +146,50 @@ func (f *flight) QueryContext(ctx context.Context, query string, args ...any) (*
 // QueryRowContext is that of *sql.Tx.
 func (f *flight) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	f.mu.Lock()
-	_, err := f.begun(ctx)
-	tx := f.tx
-	f.mu.Unlock()
-	if err == nil && tx != nil {
-		return tx.QueryRowContext(ctx, query, args...)
+	defer f.mu.Unlock()
+	if _, err := f.begun(ctx); err == nil && f.tx != nil {
+		return f.tx.QueryRowContext(ctx, query, args...)
 	}
-	rows, err := f.QueryContext(ctx, query, args...)
-	return rowOf(ctx, rows, err)
+	rows, err := f.query(ctx, query, args)
+	if err != nil {
+		return rowOf(ctx, nil, err)
+	}
+	ctx, f.last.cancel = context.WithCancel(ctx)
+	return rowOf(ctx, rows, nil)
 }
 
 // PrepareContext is that of *sql.Tx.
 func (f *flight) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	on, err := f.begun(ctx)
+	tx, err := f.sqlTx(ctx)
 	if err != nil {
 		return nil, err
 	}
-	stmt, err := on.PrepareContext(ctx, query)
-	if err == nil && f.tx == nil {
-		f.prepared = append(f.prepared, stmt)
-	}
-	return stmt, err
+	return tx.PrepareContext(ctx, query)
 }
 
-// StmtContext is that of *sql.Tx, for which there has to be one. PostgreSQL takes a
-// second BEGIN with a warning.
+// StmtContext is that of *sql.Tx.
 func (f *flight) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.tx == nil && f.failed == nil {
-		f.on = nil
-		if _, err := f.begun(ctx); err != nil {
-			return refusedStmt()
-		}
-	}
-	if f.failed != nil {
+	tx, err := f.sqlTx(ctx)
+	if err != nil {
 		return refusedStmt()
 	}
-	return f.tx.StmtContext(ctx, stmt)
+	return tx.StmtContext(ctx, stmt)
+}
+
+// sqlTx returns a *sql.Tx for what nothing else can do: to see the end of statements
+// that are prepared. If the transaction has begun without it, PostgreSQL takes the
+// second BEGIN with a warning.
+func (f *flight) sqlTx(ctx context.Context) (*sql.Tx, error) {
+	_, err := f.begun(ctx)
+	if err == nil && f.tx == nil {
+		f.on = nil
+		_, err = f.begun(ctx)
+	}
+	return f.tx, err
 }
 
 // Commit is that of *sql.Tx. Where nothing has begun there is nothing to commit.
@@ -163,7 +201,7 @@ func (f *flight) Commit() error {
 func (f *flight) Rollback() error {
 	err := f.end((*sql.Tx).Rollback, f.pipeline.Rollback)
 	switch {
-	case errors.Is(err, sql.ErrTxDone): // nothing has begun
+	case errors.Is(err, sql.ErrTxDone): // there is nothing left to roll back
 		return nil
 	case err != nil:
 		discard(f.conn)
@@ -171,23 +209,25 @@ func (f *flight) Rollback() error {
 	return err
 }
 
-func (f *flight) end(begunThere func(*sql.Tx) error, begunHere func(context.Context, any) error) (err error) {
+// end ends the transaction. A COMMIT that has failed may be followed by a rollback.
+func (f *flight) end(begunThere func(*sql.Tx) error, begunHere func(context.Context, any) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.rows != nil {
-		_ = f.rows.Close() // whoever left them open does not care
-	}
-	for _, stmt := range f.prepared {
-		_ = stmt.Close() // as *sql.Tx does it
-	}
+	f.ended = true
+	f.last.close()
 	switch {
 	case f.tx != nil:
 		return begunThere(f.tx)
 	case f.on == nil:
 		return f.failed
 	}
+	return f.raw(func(driverConn any) error { return begunHere(f.ctx, driverConn) })
+}
+
+// raw runs a function with the driver's connection, whatever its error means for that.
+func (f *flight) raw(fn func(driverConn any) error) (err error) {
 	rawErr := f.conn.Raw(func(driverConn any) error {
-		err = begunHere(context.Background(), driverConn)
+		err = fn(driverConn)
 		return nil
 	})
 	return errors.Join(rawErr, err)

@@ -29,7 +29,10 @@ type Pipeline interface {
 	// BeginWith begins a transaction with a statement, in one round trip. If the
 	// statement fails there may be a transaction, which cannot commit, or none.
 	BeginWith(ctx context.Context, driverConn any, query string, args []any) (rows int64, begun bool, err error)
-	// Rollback rolls back the transaction that is open.
+	// Idle returns why no statement can run on a connection: it is lost, or a result is
+	// open.
+	Idle(driverConn any) error
+	// Rollback rolls back the transaction that is open, if one is.
 	Rollback(ctx context.Context, driverConn any) error
 }
 
@@ -61,8 +64,8 @@ func (t *Tx) FollowedBy(committed func(error)) *Tx {
 	return &Tx{dialect: t.dialect, pipeline: t.pipeline, statements: t.statements, conn: t.conn, begun: t.begun, committed: committed}
 }
 
-// ready returns why no statement may run in the transaction, or nil. It has begun
-// then.
+// ready returns why no statement may run in the transaction, or nil. What it follows
+// has ended then, and it has begun.
 func (t *Tx) ready(ctx context.Context) error {
 	if err := t.Check(ctx); err != nil || t.committed == nil {
 		return err

@@ -97,13 +97,13 @@ func (o *Transactions) Begin(ctx context.Context, p Pipeline) (*Tx, error) {
 }
 
 // BeginInFlight is Begin, but that the transaction begins in the round trip of its first
-// statement. None can follow it.
+// statement, whose context bounds that. None can follow it.
 func (o *Transactions) BeginInFlight(ctx context.Context, p Pipeline) (*Tx, error) {
 	conn, err := o.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &flight{pipeline: p, conn: conn}
+	f := &flight{pipeline: p, conn: conn, ctx: context.WithoutCancel(ctx)}
 	return &Tx{dialect: o.dialect, statements: f, conn: conn, begun: f}, nil
 }
 
@@ -131,7 +131,11 @@ func beginTx(ctx context.Context, on beginner) (*sql.Tx, error) {
 	untied, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	tx, err := on.BeginTx(untied, nil)
-	if !stop() {
+	switch {
+	case stop():
+	case tx == nil: // what it says is that our own context was cancelled
+		err = context.Cause(ctx)
+	default:
 		err = errors.Join(err, context.Cause(ctx))
 	}
 	return tx, err
@@ -209,8 +213,8 @@ func (t *Tx) suspect(d doubt) {
 	t.doubt = max(t.doubt, d)
 }
 
-// refuse returns why a statement of the user's must not run, or nil. The transaction
-// has begun then.
+// refuse returns why a statement of the user's must not run, or nil. What the
+// transaction follows has ended then.
 func (t *Tx) refuse(ctx context.Context, query string) error {
 	if t.dialect.EndsByStatement(query) {
 		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
@@ -264,6 +268,10 @@ func (t *Tx) probe(ctx context.Context, s Statements) (open bool, err error) {
 
 // Savepoint implements persistence.Tx.
 func (t *Tx) Savepoint(ctx context.Context, name string) error {
+	// The one before may be READ ONLY, where a savepoint can be made, too.
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
 	_, err := t.Exec(ctx, sqlstore.Savepoint(name))
 	return err
 }

@@ -18,6 +18,7 @@ import (
 // other drivers; where pgx is told to prepare no statements, none on dispatching.
 //
 // A transaction of Atomically begins with its first statement if that is an
-// ExecContext with arguments. A *sql.Stmt that was prepared outside of it, as GORM
-// prepares them, then makes PostgreSQL warn that there is a transaction already.
-func Pipelined() sqltx.Option { return face.Pipelined(stdpgx.Of) }
+// ExecContext with arguments; a tracer of pgx sees a batch of both. If it prepares a
+// statement later on, or uses one that was prepared outside of it, as GORM does, it takes
+// another BEGIN, of which PostgreSQL warns in its log that there is a transaction already.
+func Pipelined() sqltx.Option { return face.Pipelined(stdpgx.Pipeline{}) }

@@ -182,6 +182,7 @@ func TestNoTransactionIsOfAnotherKindForTheOneBefore(t *testing.T) {
 		"parameter":     "set local transaction_read_only = on",
 		"two":           "SET LOCAL search_path = public; SET TRANSACTION READ ONLY",
 		"function":      "SELECT set_config('transaction_read_only', 'on', true)",
+		"savepoint":     "SELECT set_config('transaction_read_only', 'on', true)", // in front of what is next
 		"block":         "DO 'BEGIN SET TRANSACTION READ ONLY; END'",
 		"isolation":     "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, DEFERRABLE", // as the first statement
 		"other setting": "SET LOCAL lock_timeout = '5s'",
@@ -202,9 +203,15 @@ func TestNoTransactionIsOfAnotherKindForTheOneBefore(t *testing.T) {
 					return errors.Join(c.RecordNew(ctx, markerOf("first")), c.run(ctx, statement))
 				}, ended)
 				require.NoError(t, err)
-				for _, id := range []string{"second", "third"} {
+				write := func(ctx context.Context) error {
+					return errors.Join(c.RecordNew(ctx, markerOf("next")), c.note(ctx, "next"))
+				}
+				for _, savepoint := range []bool{name == "savepoint", false} {
 					held, err := chain.Atomically(t.Context(), func(ctx context.Context) error {
-						return errors.Join(c.RecordNew(ctx, markerOf(id)), c.note(ctx, id))
+						if savepoint {
+							return c.Atomically(ctx, write)
+						}
+						return write(ctx)
 					}, ended)
 					require.NoError(t, err)
 					require.True(t, held)

@@ -4,11 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -36,7 +41,9 @@ func beginningSQL(t *testing.T) inFlight {
 	require.NoError(t, err)
 	var sent flights
 	config.DialFunc = sent.dial
-	db := stdDB(t, config)
+	// Pgx would look whether a connection that was idle for long is alive.
+	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	db.SetMaxOpenConns(1)
 	outbox := sqltx.New(db, sqltx.Postgres, sqlpgx.Pipelined())
 	require.NoError(t, outbox.Migrate(t.Context()))
@@ -108,6 +115,32 @@ var beginnings = map[string]func(ctx context.Context, tx sqltx.DBTX) error{
 		}
 		return err
 	},
+	"rows of a prepared statement that stay open": func(ctx context.Context, tx sqltx.DBTX) error {
+		stmt, err := tx.PrepareContext(ctx, "INSERT INTO notes SELECT $1 || n FROM generate_series(1, 1000) AS n RETURNING id")
+		if err != nil {
+			return err
+		}
+		rows, err := stmt.QueryContext(ctx, "a")
+		if err == nil {
+			rows.Next()
+		}
+		return err
+	},
+	"two results that nobody reads": func(ctx context.Context, tx sqltx.DBTX) error {
+		_, err := tx.QueryContext(ctx, noteOf, "a")
+		_, err2 := tx.QueryContext(ctx, noteOf, "b")
+		return errors.Join(err, err2)
+	},
+	"a statement whose time is up": func(ctx context.Context, tx sqltx.DBTX) error {
+		up, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := tx.ExecContext(up, noteOf, "a")
+		_, err2 := tx.QueryContext(up, noteOf, "a")
+		if !errors.Is(err, context.Canceled) || !errors.Is(err2, context.Canceled) {
+			return fmt.Errorf("it did not fail: %w, %w", err, err2)
+		}
+		return execNote(ctx, "a")
+	},
 	"a savepoint": func(ctx context.Context, tx sqltx.DBTX) error {
 		_, err := tx.ExecContext(ctx, "SAVEPOINT a")
 		return errors.Join(err, execNote(ctx, "a"))
@@ -178,6 +211,7 @@ func TestSqltxAFailingFirstStatementIsTheUsers(t *testing.T) {
 	for name, statement := range map[string]string{
 		"before it is sent": "INSERT INTO elsewhere VALUES ($1)",
 		"as it runs":        "INSERT INTO notes SELECT 1 / $1::int",
+		"it cannot be sent": "INSERT INTO notes VALUES ($1 || $2)",
 	} {
 		var failed error
 		err := o.Atomically(t.Context(), func(ctx context.Context) error {
@@ -249,4 +283,131 @@ func TestSqltxACommitThatFailsIsToldAndRolledBack(t *testing.T) {
 	}), "23505")
 	require.NoError(t, o.Atomically(t.Context(), func(ctx context.Context) error { return execNote(ctx, "b") }))
 	require.Equal(t, []string{"b"}, column(t, o.notes, "notes"))
+}
+
+// What a goroutine that is left behind still runs is in the transaction, or fails.
+func TestSqltxNothingRunsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	o := beginningSQL(t)
+	errBack := errors.New("back")
+	var left sync.WaitGroup
+	for range 100 {
+		require.ErrorIs(t, o.Atomically(t.Context(), func(ctx context.Context) error {
+			tx := sqltx.Tx(ctx)
+			var running sync.WaitGroup
+			for range 4 { // of which some wait for their turn when it ends
+				running.Add(1)
+				left.Go(func() {
+					for first := true; ; first = false {
+						_, err := tx.ExecContext(ctx, noteOf, "left")
+						if first {
+							running.Done()
+						}
+						if err != nil {
+							return
+						}
+					}
+				})
+			}
+			running.Wait()
+			return errBack
+		}), errBack)
+	}
+	left.Wait()
+	require.Empty(t, column(t, o.notes, "notes"))
+}
+
+// A connection that the server ends is an error, also where results are open on it.
+func TestSqltxALostConnectionIsAnError(t *testing.T) {
+	t.Parallel()
+	o := beginningSQL(t)
+	publisher := events.NewPublisher(o)
+	for _, query := range []string{
+		"INSERT INTO notes SELECT n FROM generate_series(1, 1000) AS n RETURNING id", // there is more of it
+		"INSERT INTO notes VALUES ('a')",                                             // it is empty
+	} {
+		err := o.Atomically(t.Context(), func(ctx context.Context) error {
+			tx := sqltx.Tx(ctx)
+			if err := execNote(ctx, "a"); err != nil {
+				return err
+			}
+			var pid int
+			if err := tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				return err
+			}
+			if _, err := tx.QueryContext(ctx, query); err != nil {
+				return err
+			}
+			if _, err := o.notes.Exec(ctx, "SELECT pg_terminate_backend($1, 10000)", pid); err != nil {
+				return err
+			}
+			if err := publisher.Publish(ctx, newEvents(1)...); err == nil {
+				return errors.New("it did not fail")
+			}
+			return nil
+		})
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "it did not fail")
+		require.Empty(t, column(t, o.notes, "notes"))
+	}
+	require.NoError(t, o.Atomically(t.Context(), func(ctx context.Context) error { return execNote(ctx, "a") }))
+}
+
+// What a row that nobody scans takes is given back at the end.
+func TestSqltxARowThatNobodyScansLeavesNothing(t *testing.T) {
+	t.Parallel()
+	o := beginningSQL(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // at the end; until then nothing else ends what the row waits for
+	count := func() int {
+		stacks := make([]byte, 1<<24)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "stdsql.rowOf")
+	}
+	for range 50 {
+		require.NoError(t, o.Atomically(ctx, func(ctx context.Context) error {
+			return errors.Join(execNote(ctx, "a"), sqltx.Tx(ctx).QueryRowContext(ctx, noteOf+" RETURNING id", "a").Err())
+		}))
+	}
+	require.Eventually(t, func() bool { return count() == 0 }, 20*time.Second, 10*time.Millisecond)
+}
+
+// A time that is up while all connections are taken is not somebody's cancellation.
+func TestADeadlineThatPassesInThePoolIsADeadline(t *testing.T) {
+	t.Parallel()
+	onDrivers(t, func(t *testing.T, _ Server, _ *gorm.DB, pool *sql.DB, outbox *sqltx.Outbox) {
+		pool.SetMaxOpenConns(1)
+		taken, err := pool.Conn(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, taken.Close()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		err = outbox.Atomically(ctx, func(context.Context) error { return nil })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestSqltxAStatementWhileRowsAreOpenIsAnError(t *testing.T) {
+	t.Parallel()
+	o := beginningSQL(t)
+	publisher := events.NewPublisher(o)
+	require.NoError(t, o.Atomically(t.Context(), func(ctx context.Context) error {
+		tx := sqltx.Tx(ctx)
+		if err := execNote(ctx, "a"); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT n FROM generate_series(1, 1000) AS n")
+		require.NoError(t, err)
+		n := 0
+		for ; rows.Next(); n++ {
+			require.Error(t, execNote(ctx, "while"))
+			require.Error(t, tx.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
+			require.Error(t, publisher.Publish(ctx, newEvents(1)...))
+		}
+		require.Equal(t, 1000, n)
+		require.NoError(t, rows.Err())
+		return publisher.Publish(ctx, newEvents(1)...)
+	}))
+	require.Equal(t, []string{"a"}, column(t, o.notes, "notes"))
+	require.Len(t, column(t, o.notes, "outbox"), 1)
 }

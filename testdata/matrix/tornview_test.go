@@ -61,7 +61,9 @@ func TestMariaDBWindowFromATornViewIsMended(t *testing.T) {
 				MaxPayload:     1000,
 				Pool:           conn,
 				MaxConnections: stdsql.Pool{DB: db}.MaxConnections,
-				Begin:          func(ctx context.Context) (persistence.Tx, error) { return stdsql.NewTransactions(db, dialect).Begin(ctx, nil) },
+				Begin: func(ctx context.Context) (persistence.Tx, error) {
+					return stdsql.NewTransactions(db, dialect).Begin(ctx, nil)
+				},
 			})
 			require.NoError(t, store.Migrate(t.Context()))
 			for _, id := range []string{"a", "b"} {

@@ -153,9 +153,12 @@ USING json_to_recordset($1::json) AS k(account_id text, key text)
 WHERE d.account_id = k.account_id AND d.dedup_key = k.key
 
 -- PurgeKeys
-DELETE FROM "iam"."app_outbox_dedup" WHERE (account_id, dedup_key) IN (
+WITH old AS MATERIALIZED (
   SELECT account_id, dedup_key FROM "iam"."app_outbox_dedup"
-  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED)
+  WHERE created_time < $1 ORDER BY created_time LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM "iam"."app_outbox_dedup" AS d USING old
+WHERE d.account_id = old.account_id AND d.dedup_key = old.dedup_key
 
 -- LoadCursor
 SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
