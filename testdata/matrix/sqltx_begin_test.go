@@ -291,25 +291,21 @@ func TestSqltxNothingRunsAfterTheEnd(t *testing.T) {
 	o := beginningSQL(t)
 	errBack := errors.New("back")
 	var left sync.WaitGroup
-	for range 100 {
+	for range 50 {
 		require.ErrorIs(t, o.Atomically(t.Context(), func(ctx context.Context) error {
+			if err := execNote(ctx, "first"); err != nil {
+				return err
+			}
 			tx := sqltx.Tx(ctx)
-			var running sync.WaitGroup
-			for range 4 { // of which some wait for their turn when it ends
-				running.Add(1)
+			var started sync.WaitGroup
+			for range 8 { // of which most wait for their turn when it ends
+				started.Add(1)
 				left.Go(func() {
-					for first := true; ; first = false {
-						_, err := tx.ExecContext(ctx, noteOf, "left")
-						if first {
-							running.Done()
-						}
-						if err != nil {
-							return
-						}
-					}
+					started.Done()
+					_, _ = tx.ExecContext(ctx, "INSERT INTO notes SELECT $1 FROM pg_sleep(0.001)", "left")
 				})
 			}
-			running.Wait()
+			started.Wait()
 			return errBack
 		}), errBack)
 	}
@@ -359,9 +355,10 @@ func TestSqltxARowThatNobodyScansLeavesNothing(t *testing.T) {
 	o := beginningSQL(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel() // at the end; until then nothing else ends what the row waits for
-	count := func() int {
-		stacks := make([]byte, 1<<24)
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "stdsql.rowOf")
+	stack := make([]byte, 1<<24)
+	own, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), " [")
+	count := func() int { // of those that database/sql has made for rows of this test
+		return strings.Count(string(stack[:runtime.Stack(stack, true)]), "initContextClose in "+own+"\n")
 	}
 	for range 50 {
 		require.NoError(t, o.Atomically(ctx, func(ctx context.Context) error {
