@@ -161,11 +161,9 @@ func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {
 			return newTx(t, db, pool), nil
 		}
 	}
-	chained := begin(nil)
-	if dialect == sqlstore.Postgres {
-		chained = begin(stdpgx.Pipeline{})
-	}
-	return stdsql.NewStore(face.New("gormtx", opts).Store(dialect), pool, begin(nil), chained)
+	cfg := face.New("gormtx", opts)
+	face.Pipelined(stdpgx.Pipeline{})(&cfg)
+	return stdsql.NewStore(cfg.Store(dialect), pool, begin(nil), begin(cfg.Pipeline(dialect)))
 }
 
 // open finds the pool and the dialect under db.

@@ -1,6 +1,7 @@
 package pgxtx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,8 @@ var errEnds = fmt.Errorf("pgxtx: %w: Atomically ends the transaction, or whoever
 
 // refuse returns why a statement must not run.
 func (h *handle) refuse(query string) error {
-	switch {
-	case h.refused != nil:
-		return h.refused
-	case sqlstore.Postgres.EndsByStatement(query):
-		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
+	if err := cmp.Or(h.refused, sqlstore.Postgres.RefuseEnd(query)); err != nil {
+		return err
 	}
 	h.watch.set = h.watch.set || sqlstore.SetsTransaction(query)
 	return h.watch.check()

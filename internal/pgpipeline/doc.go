@@ -1,3 +1,3 @@
-// Package pgpipeline lets a transaction of PostgreSQL end in the round trip in
-// which the next one begins.
+// Package pgpipeline lets a transaction of PostgreSQL begin in the round trip of its
+// first statement, and end in the one in which the next begins.
 package pgpipeline

@@ -1,10 +1,22 @@
 package sqlstore
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/onward-go/outbox/persistence"
 )
+
+// RefuseEnd returns why a statement of the user's must not run, or nil: one that ends
+// the transaction, which Atomically does.
+func (d *Dialect) RefuseEnd(query string) error {
+	if !d.EndsByStatement(query) {
+		return nil
+	}
+	return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
+}
 
 // EndsByStatement reports whether a statement begins or ends a transaction as a
 // whole, which inside of Atomically would leave what follows to autocommit. A

@@ -68,6 +68,16 @@ func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
+// raw runs a function with the driver's connection, whatever its error means for that.
+// Lost is why there is none.
+func raw(conn *sql.Conn, fn func(driverConn any) error) (lost, err error) {
+	lost = conn.Raw(func(driverConn any) error {
+		err = fn(driverConn)
+		return nil
+	})
+	return lost, err
+}
+
 func exec(ctx context.Context, s Statements, query string, args ...any) (int64, error) {
 	result, err := s.ExecContext(ctx, query, args...)
 	return affected(ctx, result, err)

@@ -1,6 +1,7 @@
 package stdsql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -224,11 +225,6 @@ func (f *flight) end(begunThere func(*sql.Tx) error, begunHere func(context.Cont
 	return f.raw(func(driverConn any) error { return begunHere(f.ctx, driverConn) })
 }
 
-// raw runs a function with the driver's connection, whatever its error means for that.
-func (f *flight) raw(fn func(driverConn any) error) (err error) {
-	rawErr := f.conn.Raw(func(driverConn any) error {
-		err = fn(driverConn)
-		return nil
-	})
-	return errors.Join(rawErr, err)
+func (f *flight) raw(fn func(driverConn any) error) error {
+	return cmp.Or(raw(f.conn, fn))
 }

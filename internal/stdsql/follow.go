@@ -41,11 +41,11 @@ func (t *Tx) Hold() (ready bool) {
 	if t.pipeline == nil || t.begun == nil || t.committed != nil || t.handsOn() {
 		return false
 	}
-	err := t.conn.Raw(func(driverConn any) error {
+	lost, _ := raw(t.conn, func(driverConn any) error {
 		ready = t.pipeline.Ready(driverConn)
 		return nil
 	})
-	return err == nil && ready
+	return lost == nil && ready
 }
 
 // handsOn reports whether a transaction that follows would be of another kind.
@@ -112,15 +112,13 @@ func (t *Tx) told(err error) {
 	committed(err)
 }
 
-// raw runs a function with the driver's connection.
-func (t *Tx) raw(fn func(driverConn any) error) (err error) {
-	rawErr := t.conn.Raw(func(driverConn any) error {
-		err = fn(driverConn)
-		return nil // what the error means for the connection is known here
-	})
-	if rawErr != nil { // there is no connection any more
-		t.told(rawErr)
-		return rawErr
+// raw runs a function with the driver's connection. If there is none any more, that is
+// what becomes of the transaction before.
+func (t *Tx) raw(fn func(driverConn any) error) error {
+	lost, err := raw(t.conn, fn)
+	if lost != nil {
+		t.told(lost)
+		return lost
 	}
 	return err
 }

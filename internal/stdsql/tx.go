@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/onward-go/outbox/internal/sqlstore"
-	"github.com/onward-go/outbox/persistence"
 )
 
 // Tx is an open transaction: a persistence.Tx and a sqlstore.Conn. It watches
@@ -216,8 +215,8 @@ func (t *Tx) suspect(d doubt) {
 // refuse returns why a statement of the user's must not run, or nil. What the
 // transaction follows has ended then.
 func (t *Tx) refuse(ctx context.Context, query string) error {
-	if t.dialect.EndsByStatement(query) {
-		return fmt.Errorf("%.100q: %w: it would end the transaction, which Atomically does, or whoever opened it", query, persistence.ErrInTransaction)
+	if err := t.dialect.RefuseEnd(query); err != nil {
+		return err
 	}
 	if t.pipeline != nil && sqlstore.SetsTransaction(query) {
 		t.mu.Lock()

@@ -93,12 +93,13 @@ func crashingStore(a aged, c *crash) *sqlstore.Store {
 	pool, err := a.db.DB()
 	require.NoError(a.t, err)
 	dialect := map[string]*sqlstore.Dialect{"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL}[a.db.Name()]
+	transactions := stdsql.NewTransactions(pool, dialect)
 	return sqlstore.New(sqlstore.Config{
 		Database: pool, Dialect: dialect, Naming: schema.Naming{Prefix: a.prefix}, MaxPayload: 1,
 		Pool:           crashingPool{stdsql.Pool{DB: pool}, c},
 		MaxConnections: func() int { return 0 },
 		Begin: func(ctx context.Context) (persistence.Tx, error) {
-			tx, err := stdsql.NewTransactions(pool, dialect).Begin(ctx, nil)
+			tx, err := transactions.Begin(ctx, nil)
 			return crashingTx{tx, c}, err
 		},
 		Session: func(ctx context.Context) (sqlstore.Session, error) {
