@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
@@ -21,6 +20,10 @@ type PublisherOption func(*Publisher)
 // WithNotify has notify called after the commit of each transaction that has
 // published, on the goroutine that commits; with [Dispatcher.Wake] a dispatcher
 // of the same process goes to work at once. It must not block.
+//
+// The transaction is that of the publisher's store, also where the context carries
+// those of other databases; a wrapper of the store has to pass on
+// [persistence.CommitObserver] for that.
 //
 // The commit of a transaction that was begun elsewhere is not seen: call notify
 // yourself after it, or leave it to polling.
@@ -82,14 +85,22 @@ func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
 	if err := p.store.Append(ctx, records...); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	if p.notify == nil || len(evts) == 0 {
-		return nil
-	}
-	err := persistence.AfterCommit(ctx, func(context.Context) { p.notify() })
-	if err != nil && !errors.Is(err, persistence.ErrCommitNotObserved) {
-		return fmt.Errorf("publish: %w", err)
+	if p.notify != nil && len(evts) > 0 {
+		p.notifyAfterCommit(ctx)
 	}
 	return nil
+}
+
+// notifyAfterCommit has notify called after the commit of the store's transaction.
+// The events are written by now, so that no error may say otherwise: a commit that
+// cannot be observed is left to polling.
+func (p *Publisher) notifyAfterCommit(ctx context.Context) {
+	notify := func(context.Context) { p.notify() }
+	if observer, ok := p.store.(persistence.CommitObserver); ok {
+		_ = observer.AfterCommit(ctx, notify)
+	} else {
+		_ = persistence.AfterCommit(ctx, notify)
+	}
 }
 
 // reserve takes the dedup keys of events, if the store keeps any.

@@ -24,6 +24,7 @@ type Outbox struct {
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
+	persistence.CommitObserver
 	persistence.OutboxCursorStore
 	persistence.AppliedChecker
 	persistence.CursorAdmin
@@ -43,7 +44,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -109,6 +110,7 @@ func (t *GormTransactor) Chain(of persistence.Transactor) persistence.Chain {
 // GormOutboxStore is the outbox table, with the dedup keys of its events.
 type GormOutboxStore struct {
 	persistence.OutboxStore
+	persistence.CommitObserver
 	persistence.DedupStore
 	persistence.OutboxInspector
 }
@@ -116,7 +118,7 @@ type GormOutboxStore struct {
 // NewGormOutboxStore returns the outbox table of a database.
 func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 	s := newStore(db, opts)
-	return &GormOutboxStore{s, s, s}
+	return &GormOutboxStore{s, s, s, s}
 }
 
 // GormOutboxCursorStore is the dispatchers' sidecar, and the operator's view of

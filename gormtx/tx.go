@@ -13,7 +13,8 @@ import (
 // Tx returns the transaction that ctx carries, for repositories and handlers
 // that run inside Atomically. Where ctx carries none, every statement of the
 // value returned fails with [persistence.ErrNoTransaction], so that nothing is
-// written outside of the transaction by mistake.
+// written outside of the transaction by mistake. Where ctx carries transactions of two
+// databases, it is that of the inner one; [DB] names its database.
 //
 // The value is good until Atomically returns. Its Commit and Rollback are
 // refused: Atomically ends the transaction.

@@ -13,6 +13,7 @@ import (
 var (
 	_ persistence.Transactor        = (*Store)(nil)
 	_ persistence.Chainer           = (*Store)(nil)
+	_ persistence.CommitObserver    = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
@@ -85,6 +86,11 @@ func New(opts ...Option) *Store {
 // Atomically implements [persistence.Transactor].
 func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) error) error {
 	return persistence.Atomically(ctx, s, s.begin, fn)
+}
+
+// AfterCommit implements [persistence.CommitObserver].
+func (s *Store) AfterCommit(ctx context.Context, fn func(ctx context.Context)) error {
+	return persistence.AfterCommitOf(ctx, s, fn)
 }
 
 // Chain implements [persistence.Chainer].

@@ -184,4 +184,45 @@ var transactionRules = []rule{
 		require.Equal(s, []string{"first", "second"}, ran)
 		require.ErrorIs(s, persistence.AfterCommit(s.ctx, hook("outside")), persistence.ErrNoTransaction)
 	}},
+	{"a CommitObserver runs hooks after the commit of its own database, whatever other transaction is open", func(s *suite) {
+		observer, ok := s.Outbox.(persistence.CommitObserver)
+		if !ok {
+			return // a publisher tells of commits with persistence.AfterCommit then
+		}
+		ran := 0
+		hook := func(ctx context.Context) {
+			s.wantIDs("own")
+			ran++
+		}
+		require.NoError(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			require.NoError(s, elsewhere(ctx, func(inner context.Context) error {
+				require.NoError(s, s.Outbox.Append(inner, record("own")))
+				return observer.AfterCommit(inner, hook)
+			}))
+			require.Zero(s, ran, "the other database's commit is not this one's")
+			return nil
+		}))
+		require.Equal(s, 1, ran)
+		require.ErrorIs(s, s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+			require.NoError(s, elsewhere(ctx, func(inner context.Context) error { return observer.AfterCommit(inner, hook) }))
+			return errRollback
+		}), errRollback)
+		require.Equal(s, 1, ran)
+		require.ErrorIs(s, elsewhere(s.ctx, func(ctx context.Context) error { return observer.AfterCommit(ctx, hook) }), persistence.ErrNoTransaction)
+	}},
 }
+
+// elsewhere runs fn in a transaction of another database.
+func elsewhere(ctx context.Context, fn func(context.Context) error) error {
+	return persistence.Atomically(ctx, new(int), func(context.Context) (persistence.Tx, error) { return noDatabase{}, nil }, fn)
+}
+
+// noDatabase is a transaction that writes nothing.
+type noDatabase struct{}
+
+func (noDatabase) Commit(context.Context) error             { return nil }
+func (noDatabase) Rollback(context.Context) error           { return nil }
+func (noDatabase) Savepoint(context.Context, string) error  { return nil }
+func (noDatabase) RollbackTo(context.Context, string) error { return nil }
+func (noDatabase) Release(context.Context, string) error    { return nil }
+func (noDatabase) Err() error                               { return nil }

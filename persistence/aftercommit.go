@@ -6,10 +6,12 @@ import (
 	"sync"
 )
 
-// AfterCommit registers fn to run once the outermost transaction that ctx
-// carries has committed, before Atomically returns. Hooks run in the order of
+// AfterCommit registers fn to run once the transaction that ctx carries has
+// committed, before Atomically returns. Within savepoints that is the outermost
+// one; where transactions of two databases are open, that of the inner database:
+// a [CommitObserver] names its own. Hooks run in the order of
 // their registration, on the goroutine that called Atomically, with its
-// context: without a transaction, possibly cancelled.
+// context: without a transaction of that database, possibly cancelled.
 //
 // A rollback forgets the hook, that of a savepoint the hooks registered since;
 // savepoints that Atomically did not make are not seen. If a hook panics, the
@@ -22,7 +24,29 @@ func AfterCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	if fn == nil {
 		return fmt.Errorf("after commit: %w: the function is nil", ErrInvalid)
 	}
-	s := innermost(ctx)
+	return innermost(ctx).afterCommit(fn)
+}
+
+// CommitObserver is what an [OutboxStore] may implement, too, so that a publisher
+// is told of the commit of the store's own transaction also where ctx carries those
+// of other databases.
+type CommitObserver interface {
+	// AfterCommit is as the function of that name, for the transaction of this
+	// store's database that ctx carries.
+	AfterCommit(ctx context.Context, fn func(ctx context.Context)) error
+}
+
+// AfterCommitOf is [AfterCommit] for the transaction of one database, whatever
+// others ctx carries. It is for authors of a [CommitObserver]; database is that of
+// [Atomically].
+func AfterCommitOf(ctx context.Context, database any, fn func(ctx context.Context)) error {
+	if fn == nil {
+		return fmt.Errorf("after commit: %w: the function is nil", ErrInvalid)
+	}
+	return innermostOf(ctx, database).afterCommit(fn)
+}
+
+func (s *scope) afterCommit(fn func(context.Context)) error {
 	if s == nil || !s.live() {
 		return fmt.Errorf("after commit: %w", ErrNoTransaction)
 	}

@@ -21,6 +21,7 @@ type Outbox struct {
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
+	persistence.CommitObserver
 	persistence.OutboxCursorStore
 	persistence.AppliedChecker
 	persistence.CursorAdmin
@@ -40,7 +41,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

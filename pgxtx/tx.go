@@ -27,7 +27,8 @@ type DBTX interface {
 // Tx returns the transaction that ctx carries, for repositories and handlers
 // that run inside Atomically. Where ctx carries none, every statement of the
 // value returned fails with [persistence.ErrNoTransaction], so that nothing is
-// written outside of the transaction by mistake.
+// written outside of the transaction by mistake. Where ctx carries transactions of two
+// databases, it is that of the inner one; [DB] names its database.
 //
 // The value is good until Atomically returns, for one goroutine at a time, as is
 // all that runs on one connection of pgx. Its Begin makes a savepoint, whose Commit

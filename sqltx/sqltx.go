@@ -21,6 +21,7 @@ type Outbox struct {
 	persistence.FaultJudge
 	persistence.TransactionLimit
 	persistence.OutboxStore
+	persistence.CommitObserver
 	persistence.OutboxCursorStore
 	persistence.AppliedChecker
 	persistence.CursorAdmin
@@ -42,7 +43,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

@@ -57,6 +57,7 @@ var (
 	_ persistence.Transactor        = (*Store)(nil)
 	_ persistence.TransactionLimit  = (*Store)(nil)
 	_ persistence.OutboxStore       = (*Store)(nil)
+	_ persistence.CommitObserver    = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
 	_ persistence.AppliedChecker    = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
@@ -106,6 +107,11 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 		return s.cfg.Invalid
 	}
 	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
+}
+
+// AfterCommit implements persistence.CommitObserver.
+func (s *Store) AfterCommit(ctx context.Context, fn func(ctx context.Context)) error {
+	return persistence.AfterCommitOf(ctx, s.cfg.Database, fn)
 }
 
 // Chain is that of a face, whose transactor is self.
