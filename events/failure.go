@@ -132,7 +132,7 @@ func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled 
 	if buried { // otherwise somebody else has applied it
 		t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: event dead-lettered", t.d.about(r, dl, cause)...)
 		t.d.tellOf(ofDeadLettered, &r, dl, cause)
-		t.report(fmt.Errorf("%s: %w after %d attempts: %w", where(r, dl), ErrDeadLettered, dl.failures, cause))
+		t.report(fmt.Errorf("%s: %w at attempt %d: %w", where(r, dl), ErrDeadLettered, dl.failures, cause))
 	}
 	return true
 }

@@ -55,7 +55,7 @@ func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, opti
 func (s *Store) settledBefore(before time.Time, options persistence.RetentionOptions) (time.Time, error) {
 	due := s.rows[:s.search(persistence.Cursor{CreatedTime: before})]
 	if len(s.sidecars) == 0 && len(due) > 0 && !options.NoConsumers {
-		return time.Time{}, fmt.Errorf("memstore: %d events are due, and no dispatcher has read them: %w: say NoConsumers if there is none", len(due), persistence.ErrOwed)
+		return time.Time{}, fmt.Errorf("memstore: no dispatcher has read the events that are due (%d): %w: say NoConsumers if there is none", len(due), persistence.ErrOwed)
 	}
 	var err error
 	owed := func(after persistence.Cursor, problem func(event persistence.Cursor) error) {

@@ -24,11 +24,19 @@ func (s *Store) Append(ctx context.Context, records ...persistence.Record) error
 	n, err := s.insert(ctx, conn, records)
 	switch {
 	case err != nil:
-		return s.failed(err, "append %d events, first %s", len(records), records[0].ID)
+		return s.failed(err, "append %s", eventsOf(records))
 	case n != int64(len(records)):
-		return fmt.Errorf("outbox table %s: the server wrote %d of %d events, first %s: roll the transaction back", s.table, n, len(records), records[0].ID)
+		return fmt.Errorf("outbox table %s: the server wrote %d rows of %s: roll the transaction back", s.table, n, eventsOf(records))
 	}
 	return nil
+}
+
+// eventsOf names the events that are appended, for messages.
+func eventsOf(records []persistence.Record) string {
+	if len(records) == 1 {
+		return "event " + records[0].ID
+	}
+	return fmt.Sprintf("%d events, first %s", len(records), records[0].ID)
 }
 
 // insert is one statement. The usual single record is spared the JSON.

@@ -12,7 +12,7 @@ import (
 var (
 	instants  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
 	dates     = regexp.MustCompile(`\b\d{4}-\d\d-\d\d(?:[^T\d]|$)`)
-	months    = regexp.MustCompile(`\bp\d{4}_\d\d\b`)
+	months    = regexp.MustCompile(`(?:\b|_)p\d{4}_\d\d(?:_\d\d)?\b`) // names of partitions
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	pids      = regexp.MustCompile(`\bpid \d+`)
 	durations = regexp.MustCompile(`\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:µs|ms|s)\b`)
@@ -42,11 +42,13 @@ func normalized(text string) string {
 		return moved(at, now).Format(time.DateOnly) + m[len(time.DateOnly):]
 	})
 	text = months.ReplaceAllStringFunc(text, func(m string) string {
-		at, err := time.Parse("p2006_01", m)
+		table, name, _ := strings.Cut(m, "p")
+		layout := "2006_01_02"[:len(name)]
+		at, err := time.Parse(layout, name)
 		if err != nil {
 			return m
 		}
-		return moved(at, now).Format("p2006_01")
+		return table + "p" + moved(at, now).Format(layout)
 	})
 	text = numbered(text, owners, func(n int) string { return fmt.Sprintf("iam-%d", n) })
 	text = numbered(text, uuids, func(n int) string { return fmt.Sprintf("019ad3a1-5b7c-7000-8000-%012d", n) })

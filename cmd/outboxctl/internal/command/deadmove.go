@@ -56,7 +56,7 @@ func (s shownLetters) text(p *page) {
 		p.row("aggregate", l.AggregateType+"/"+l.AggregateID)
 		p.row("account", or(l.AccountID, "-"))
 		p.row("committed", moment(l.Event.CreatedTime))
-		p.row("error", or(l.LastError, "-"))
+		p.lines("error", or(l.LastError, "-"))
 		if l.payload != nil {
 			p.row("payload", l.payload)
 		}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -9,29 +10,35 @@ import (
 )
 
 func (a *app) forgetCommand() *cobra.Command {
-	var yes bool
+	var yes, force bool
 	c := &cobra.Command{
 		Use:   "forget DISPATCHER",
 		Short: "Forget a dispatcher that is no more, so that nothing is owed to it",
 		Long: `Forget a dispatcher that is no more: its cursor, failures, counts and subscriptions.
-It says first what that means, and wants the dispatcher's name typed, or --yes.`,
+It says first what that means, and wants the dispatcher's name typed, or --yes. It refuses
+one that is at work, since somebody holds its lease, unless --force is given.`,
 		Args: arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.writing(c.Context(), false, func(ctx context.Context, outbox connection) error {
-				return a.forget(ctx, outbox, args[0], yes)
+				return a.forget(ctx, outbox, args[0], yes, force)
 			})
 		},
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&force, "force", false, "forget it though somebody holds its lease")
 	return c
 }
 
-func (a *app) forget(ctx context.Context, outbox connection, dispatcher string, yes bool) error {
+func (a *app) forget(ctx context.Context, outbox connection, dispatcher string, yes, force bool) error {
 	state, now, err := loadCursor(ctx, outbox, dispatcher)
 	if err != nil {
 		return err
 	}
 	c := change{Dispatcher: dispatcher, From: state.Cursor, Lease: state.Lease.Status(now)}
+	if c.Lease.Held && !force {
+		return fmt.Errorf("dispatcher %q is at work: %w: %s holds it until %s; stop the services that run it, or say --force",
+			dispatcher, persistence.ErrLeaseHeld, c.Lease.Owner, moment(c.Lease.Expires))
+	}
 	if c.Events, c.More, err = countEvents(ctx, outbox, state.Cursor, persistence.Cursor{}); err != nil {
 		return err
 	}
@@ -58,6 +65,6 @@ func (c change) describeForget(p *page) {
 	p.say("After the cursor: %s. Nothing is owed to this dispatcher any more, and retention may drop it.", c.count())
 	p.say("Its dead letters and the markers of its handlers stay. If a service still runs it, it is made anew, and begins where its configuration says.")
 	if c.Lease.Held {
-		p.say("Somebody holds the lease, so it seems to be at work: stop it first.")
+		p.say("Somebody holds the lease, so it is at work: it loses the lease, and is made anew.")
 	}
 }

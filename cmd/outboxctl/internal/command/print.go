@@ -53,6 +53,16 @@ func (p *page) row(cells ...any) {
 	_, _ = io.WriteString(p.table, strings.Join(texts, "\t")+"\n") // into a buffer
 }
 
+// lines writes a row whose text has lines of its own, such as a stack trace: one below
+// the other, each of them in its cell.
+func (p *page) lines(name, text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
+		line = strings.TrimRight(line, "\r\n")
+		p.row(name, strings.ReplaceAll(line, "\t", "    "))
+		name = ""
+	}
+}
+
 // say writes a line that is no part of a table.
 func (p *page) say(format string, args ...any) {
 	_ = p.table.Flush()

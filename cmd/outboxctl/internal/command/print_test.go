@@ -34,6 +34,20 @@ aaa
 `, out.String())
 }
 
+// A stack trace keeps its lines, each of them in the column of the text.
+func TestATextOfSeveralLinesStandsInItsColumn(t *testing.T) {
+	var out bytes.Buffer
+	p := newPage(&out)
+	p.row("handler", "h")
+	p.lines("error", "panic: boom\n\tat here\r\n\x1b[31mred\n")
+	require.NoError(t, p.end())
+	require.Equal(t, `handler  h
+error    panic: boom
+             at here
+         \x1b[31mred
+`, out.String())
+}
+
 // What is in the database can neither move the cursor nor break a table.
 func TestControlCharactersAreShown(t *testing.T) {
 	require.Equal(t, `a\tb\nc\x1b[31m\u202e d é 日`, oneLine("a\tb\nc\x1b[31m\u202e d é 日"))

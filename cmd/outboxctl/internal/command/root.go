@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/onward-go/outbox/cmd/outboxctl/internal/database"
+	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/schema"
 )
 
@@ -132,7 +133,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 			if names == "" {
 				names = "none"
 			}
-			return usage(c, "%d arguments, it takes %s", len(args), names)
+			return usage(c, "it takes %s, and was given %s", names, counted(persistence.Count{N: len(args)}, "argument", "arguments"))
 		}
 		return nil
 	}

@@ -49,3 +49,21 @@ func DialectOf(dsn, name string) (sqltx.Dialect, error) {
 	}
 	return "", fmt.Errorf("%w: it does not tell the kind of database: write postgres://user:password@host/db, mysql://user:password@host/db or sqlite:path, or name the --dialect", ErrDSN)
 }
+
+// checkURL refuses a URL of which a part of the password may be taken for something
+// else, such as the host, which is told: a password ends at the first @, / or ? for
+// one parser, and at another one for the next.
+func checkURL(dsn string) error {
+	_, rest, isURL := strings.Cut(dsn, "://")
+	if !isURL {
+		return nil
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	if strings.Count(authority, "@") <= 1 && !strings.ContainsAny(rest[len(authority):], "@#") {
+		return nil
+	}
+	return fmt.Errorf("%w: a URL has one @, before the host: percent-encode @ as %%40, : as %%3A, / as %%2F, ? as %%3F, # as %%23 and %% as %%25 in user, password and parameters", ErrDSN)
+}

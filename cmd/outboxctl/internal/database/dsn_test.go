@@ -1,6 +1,7 @@
 package database
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -72,10 +73,43 @@ func TestSecretsAreRedacted(t *testing.T) {
 		"oracle://u:hidden3@host":                              {"hidden3"},
 	} {
 		for _, secret := range hidden {
-			text := Redact("before "+secret+" between "+dsn+" after", SecretsIn(dsn))
+			text := Redact("before u:"+secret+"@host and password="+secret+" between "+dsn+" after", SecretsIn(dsn))
 			require.NotContains(t, text, secret, dsn)
 			require.True(t, strings.HasPrefix(text, "before ") && strings.HasSuffix(text, " after"), text)
 		}
 	}
 	require.Equal(t, "nothing to hide", Redact("nothing to hide", SecretsIn("")))
+	quoted := fmt.Sprintf("unknown command %q", `u:a"b@host`)
+	require.Equal(t, `unknown command "*****"`, Redact(quoted, SecretsIn(`u:a"b@host`)))
+}
+
+// A password may be a word that is also said, which is no secret where it is said.
+func TestWordsThatArePasswordsElsewhereAreNotMasked(t *testing.T) {
+	for _, password := range []string{"a", "outbox", "postgres"} {
+		const said = "outboxctl: outbox table app.outbox: a dispatcher \"outbox\" is not found in database postgres"
+		require.Equal(t, said, Redact(said, SecretsIn("postgres://u:"+password+"@host/outbox")))
+		require.Equal(t, "connect to u:*****@host/outbox", Redact("connect to u:"+password+"@host/outbox", SecretsIn("postgres://u:"+password+"@host/outbox")))
+	}
+}
+
+// A part of the password must not be taken for the host or the database, whose names
+// are told.
+func TestAURLWhosePasswordIsNotEncodedIsRefused(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://u:a@b@host/db", "postgres://u:12/b@host/db", "postgres://u:12?b@host/db", "postgres://u:12#b@host/db", "postgres://u:p@host/db#b",
+		"mysql://u:a@b@host/db", "mariadb://u:12/b@host/db",
+	} {
+		dialect, err := DialectOf(dsn, "")
+		require.NoError(t, err)
+		_, _, err = Open(dsn, dialect, false)
+		require.ErrorIs(t, err, ErrDSN, dsn)
+		require.ErrorContains(t, err, "percent-encode", dsn)
+	}
+	for _, dsn := range []string{"postgres://u:a%40b@host/db?user=x%40y", "mysql://u:p@host/db", "u:a@b@tcp(host:3306)/db", "postgres:///db?host=/run"} {
+		dialect, err := DialectOf(dsn, "")
+		require.NoError(t, err)
+		db, _, err := Open(dsn, dialect, false)
+		require.NoError(t, err, dsn)
+		require.NoError(t, db.Close())
+	}
 }

@@ -24,6 +24,9 @@ const connections = 2
 // [ErrDSN]; the secrets known so far come with them.
 func Open(dsn string, dialect sqltx.Dialect, create bool) (db *sql.DB, secrets []string, err error) {
 	secrets = SecretsIn(dsn)
+	if err := checkURL(dsn); err != nil && dialect != sqltx.SQLite {
+		return nil, secrets, err
+	}
 	switch dialect {
 	case sqltx.Postgres:
 		var password []string

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,18 +35,27 @@ func SecretsIn(dsn string) (secrets []string) {
 	return secrets
 }
 
-// Redact replaces the secrets in a text, the longest first, so that none shows
-// through another.
+// Redact masks the secrets in a text where a DSN is told: a whole DSN, and else what
+// stands between a name and the end of its value, as in user:SECRET@ or
+// password='SECRET'. Elsewhere the same letters are no secret: a password may be a
+// word, or a single letter, of everything that is said.
 func Redact(text string, secrets []string) string {
-	secrets = slices.Clone(secrets)
 	for _, s := range secrets {
-		secrets = append(secrets, url.QueryEscape(s), url.PathEscape(s))
+		secrets = append(secrets, url.QueryEscape(s), url.PathEscape(s), strings.Trim(strconv.Quote(s), `"`))
 	}
+	// The longest first, so that none shows through another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "*****")
+		switch {
+		case s == "":
+		case strings.Contains(s, "@") && userinfo.MatchString(s):
+			text = strings.ReplaceAll(text, s, mask)
+		default:
+			value := regexp.MustCompile(`([:=]['"]?)` + regexp.QuoteMeta(s) + `(['"]?(?:[@&;\s]|$))`)
+			text = value.ReplaceAllString(text, "${1}"+mask+"${2}")
 		}
 	}
 	return text
 }
+
+const mask = "*****"

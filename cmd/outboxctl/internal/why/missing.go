@@ -48,7 +48,7 @@ func (q *inquiry) explainMissing(ctx context.Context) error {
 			stamp(q.told), stamp(oldest.Records[0].CreatedTime))
 	case !q.report.Search.Complete:
 		q.report.Verdict = Unknown
-		q.report.Summary = fmt.Sprintf("Looked at %d events and did not find it; there are more where it may be.", q.report.Search.Rows)
+		q.report.Summary = fmt.Sprintf("Looked at as many events as was allowed (%d) and did not find it; there are more where it may be.", q.report.Search.Rows)
 		q.advise("Say more exactly since when with --since, or look at more events with --most-rows.")
 	default:
 		q.report.Verdict = NotFound
