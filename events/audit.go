@@ -31,8 +31,8 @@ const (
 )
 
 // watch audits until ctx ends: a day at first, since others may have been at
-// work, then the last minutes again and again.
-func (t *term) watch(ctx context.Context) {
+// work, then, each time, what was stamped since the last time and some minutes before.
+func (t *term) watch(ctx context.Context, every time.Duration) {
 	span, next := persistence.AuditWindow, time.Now()
 	for {
 		_, isBehind := t.tally.setBack()
@@ -49,7 +49,7 @@ func (t *term) watch(ctx context.Context) {
 		due := !time.Now().Before(next)
 		err := t.audit(ctx, span, due)
 		if due && err == nil {
-			span, next = auditRecent, time.Now().Add(auditEvery)
+			span, next = auditRecent+every-auditEvery, time.Now().Add(every)
 		}
 		if err != nil && ctx.Err() == nil {
 			t.check(err)

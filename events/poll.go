@@ -114,8 +114,10 @@ func (p *poller) stand(ctx context.Context) *term {
 func (p *poller) serve(ctx context.Context, t *term) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t.helpers.Go(func() { t.watch(watching) })
-	t.helpers.Go(func() { t.lookForRequeued(watching) })
+	// What runs beside the reads is no more frequent than they are, so that a database
+	// that sleeps while nobody asks can sleep for an interval.
+	t.helpers.Go(func() { t.watch(watching, max(auditEvery, p.interval)) })
+	t.helpers.Go(func() { t.lookForRequeued(watching, max(requeuedEvery, p.interval)) })
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)

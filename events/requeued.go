@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// requeuedEvery is how often the holder of the lease looks for letters that
-	// have been requeued, and requeuedPage how many it looks at.
+	// requeuedEvery is how often the holder of the lease looks at most for letters
+	// that have been requeued, and requeuedPage how many it looks at.
 	requeuedEvery = 5 * time.Second
 	requeuedPage  = 100
 )
@@ -32,9 +32,9 @@ type requeued struct {
 }
 
 // lookForRequeued replays requeued letters until ctx ends.
-func (t *term) lookForRequeued(ctx context.Context) {
+func (t *term) lookForRequeued(ctx context.Context, every time.Duration) {
 	for wait := time.Duration(0); sleep(ctx, t.ctx, wait); {
-		wait = requeuedEvery
+		wait = every
 		more, err := t.replayRequeued(ctx, requeuedPage)
 		if err != nil && ctx.Err() == nil {
 			t.d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: requeued letters could not be read", slog.String("dispatcher", t.d.name), slog.Any("error", err))

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/eventstest"
 	"github.com/onward-go/outbox/memstore"
 	"github.com/onward-go/outbox/persistence"
 )
@@ -75,6 +77,43 @@ func TestAnIdleDispatcherAsksOneThingAnInterval(t *testing.T) {
 		require.Less(t, outbox.reads.Load()-reads, int64(670))
 		require.Greater(t, outbox.reads.Load()-reads, int64(599))
 		require.LessOrEqual(t, outbox.marks.Load()-marks, int64(11), "the mark is the audit's, once a minute")
+		r.stop()
+	})
+}
+
+// Whatever a dispatcher does beside its reads, a database that sleeps while nobody asks
+// can sleep for an interval.
+func TestAnIdleDispatcherSendsNothingWithinItsInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var faults eventstest.Faults
+		calls := func() (n int) {
+			for _, contract := range []reflect.Type{
+				reflect.TypeFor[persistence.Transactor](), reflect.TypeFor[persistence.OutboxStore](),
+				reflect.TypeFor[persistence.OutboxCursorStore](), reflect.TypeFor[persistence.IdempotencyStore](),
+			} {
+				for method := range contract.Methods() {
+					n += faults.Calls(method.Name)
+				}
+			}
+			return n
+		}
+		d := events.NewDispatcher(faults.Outbox(store), faults.Cursors(store), faults.Transactor(store), faults.Idempotency(store),
+			events.WithLease(3*time.Hour))
+		require.NoError(t, d.Subscribe("t", "h", nothing))
+		publish(t, store, event("a"))
+		r := pollEvery(t, time.Hour, d, func(err error) { t.Error(err) })
+		elapse(24 * time.Hour)
+		before, asked := calls(), 0
+		for range 24 * 60 {
+			elapse(time.Minute)
+			if now := calls(); now > before {
+				before = now
+				asked++
+			}
+		}
+		require.GreaterOrEqual(t, asked, 24, "it reads once an interval")
+		require.LessOrEqual(t, asked, 5*24, "one minute for each of what it does once an interval")
 		r.stop()
 	})
 }
