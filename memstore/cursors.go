@@ -23,7 +23,7 @@ type sidecar struct {
 // fenced returns the dispatcher's sidecar if the lease is still good.
 func (s *Store) fenced(lease persistence.Lease) (*sidecar, error) {
 	c, ok := s.sidecars[lease.Dispatcher]
-	if !ok || c.lease.Token != lease.Token {
+	if !ok || c.lease.Token != lease.Token || c.lease.Owner != lease.Owner {
 		return nil, fmt.Errorf("memstore: dispatcher %q, token %d: %w", lease.Dispatcher, lease.Token, persistence.ErrLeaseLost)
 	}
 	return c, nil

@@ -210,7 +210,7 @@ var subscriptionRules = []rule{
 		require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(5, "x")))
 		s.wantBehind(map[string]persistence.Cursor{"a": beginning, "o": at(9, "x")})
 	}},
-	{"a stale token writes nothing of subscriptions, counts and failures", func(s *suite) {
+	{"a stale token, or another owner with the same token, writes nothing", func(s *suite) {
 		s.load("d")
 		zombie, err := s.Cursors.Acquire(s.ctx, "d", "zombie", 0)
 		require.NoError(s, err)
@@ -237,6 +237,12 @@ var subscriptionRules = []rule{
 			"settled failures": func(l persistence.Lease) error {
 				return s.Cursors.Save(s.ctx, l, persistence.Progress{Settled: []persistence.Marker{{Event: at(6, "x"), Handler: "a"}}})
 			},
+			"a release": func(l persistence.Lease) error { return s.Cursors.Release(s.ctx, l) },
+			"a dead letter": func(l persistence.Lease) error {
+				return s.Transactor.Atomically(s.ctx, func(ctx context.Context) error {
+					return s.Cursors.AddDeadLetter(ctx, l, letter("z", "h"))
+				})
+			},
 			"a counted failure": func(l persistence.Lease) error {
 				_, err := s.Cursors.RecordFailure(s.ctx, l, persistence.Failure{Event: at(6, "x"), Handler: "a", Error: "new", Counted: true})
 				return err
@@ -244,9 +250,11 @@ var subscriptionRules = []rule{
 		} {
 			require.ErrorIs(s, call(zombie), persistence.ErrLeaseLost, name)
 			require.ErrorIs(s, call(persistence.Lease{Dispatcher: "nobody"}), persistence.ErrLeaseLost, name)
+			require.ErrorIs(s, call(persistence.Lease{Dispatcher: "d", Owner: zombie.Owner, Token: heir.Token}), persistence.ErrLeaseLost, name)
 			require.Equal(s, subscriptions, s.subscriptions(), name)
 			require.Equal(s, state, s.load("d"), name)
 			require.Empty(s, s.counts("d"), name)
+			require.Empty(s, s.letters(persistence.DeadLetterQuery{}), name)
 		}
 	}},
 	{"subscriptions take no part in the context's transaction", func(s *suite) {

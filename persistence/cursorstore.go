@@ -10,8 +10,8 @@ import (
 // Implementations are safe for concurrent use.
 //
 // Every write carries the [Lease] under which it is made and returns
-// [ErrLeaseLost], with nothing written, when the lease's token is no longer
-// that of the row. All methods but AddDeadLetter work outside of any
+// [ErrLeaseLost], with nothing written, when the lease's token or its owner is no
+// longer that of the row. All methods but AddDeadLetter work outside of any
 // transaction that ctx carries. What becomes of the dead letters needs no lease,
 // and has its own rules.
 type OutboxCursorStore interface {

@@ -115,7 +115,7 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.ReleaseLease, lease.Dispatcher, lease.Token)
+	n, err := conn.Exec(ctx, s.sql.ReleaseLease, lease.Dispatcher, lease.Token, lease.Owner)
 	return s.fenced(lease, n, err, "release the lease")
 }
 

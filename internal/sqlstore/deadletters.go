@@ -16,11 +16,11 @@ func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, lett
 	r := letter.Record
 	n, err := conn.Exec(ctx, s.sql.AddDeadLetter, lease.Dispatcher, lease.Token,
 		s.at(r.CreatedTime), r.ID, letter.Handler, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, notNull(r.Payload),
-		letter.Attempts, letter.LastError, string(letter.State))
+		letter.Attempts, letter.LastError, string(letter.State), lease.Owner)
 	if err == nil && n == 0 {
 		// The letter exists already, or the token is stale.
 		var holds bool
-		if holds, err = exists(ctx, conn, s.sql.HoldsToken, lease.Dispatcher, lease.Token); holds {
+		if holds, err = exists(ctx, conn, s.sql.HoldsToken, lease.Dispatcher, lease.Token, lease.Owner); holds {
 			n = 1
 		}
 	}

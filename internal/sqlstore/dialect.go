@@ -204,11 +204,11 @@ type sidecarStatements struct {
 	LockCursor   string // dispatcher
 	CreateCursor string // dispatcher, time, id, counted from
 	AcquireLease string // dispatcher, owner, duration in µs
-	ReleaseLease string // dispatcher, token
-	SaveCursor   string // dispatcher, token, time, id, events of its bucket
+	ReleaseLease string // dispatcher, token, owner
+	SaveCursor   string // dispatcher, token, time, id, events of its bucket, owner
 	RewindCursor string // dispatcher, time, id, counted from
 	ForgetCursor string // dispatcher
-	HoldsToken   string // dispatcher, token
+	HoldsToken   string // dispatcher, token, owner
 
 	// subscriptions
 	RegisterSubscriptions string // subscriptions as JSON, dispatcher, time, id
@@ -218,19 +218,19 @@ type sidecarStatements struct {
 	ForgetSubscription    string // event type, handler
 
 	// counts
-	SaveCounts   string // dispatcher, token, buckets as JSON
+	SaveCounts   string // dispatcher, token, buckets as JSON, owner
 	LoadCounts   string // dispatcher, from, to
 	ForgetCounts string // dispatcher, before
 
 	// failures
 	LoadAttempts   string // dispatcher, limit
 	LoadAttempt    string // dispatcher, time, id, handler
-	RecordFailure  string // dispatcher, token, time, id, handler, number, error, delay in µs
-	SettleAttempts string // dispatcher, token, markers as JSON
+	RecordFailure  string // dispatcher, token, time, id, handler, number, error, delay in µs, owner
+	SettleAttempts string // dispatcher, token, markers as JSON, owner
 	ForgetAttempts string // dispatcher, before
 
 	// dead letters
-	AddDeadLetter string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state
+	AddDeadLetter string // dispatcher, token, time, id, handler, account, aggregate type, aggregate id, event type, payload, attempts, error, state, owner
 	// state, dispatcher, handler, event id, event type, account, aggregate type, aggregate id, after time, after id,
 	// after handler, without payload, limit
 	ListDeadLetters   string // the state is empty

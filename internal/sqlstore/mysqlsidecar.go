@@ -35,7 +35,7 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6)
 
 	ReleaseLease: `
 UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	// The time comes last, since the others look at it.
 	SaveCursor: `
@@ -44,7 +44,7 @@ UPDATE {prefix}outbox_cursors SET
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6`,
 
 	RewindCursor: `
 UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
@@ -52,7 +52,7 @@ WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
 
-	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2`,
+	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	RegisterSubscriptions: `
 INSERT INTO {prefix}outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -83,7 +83,7 @@ INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events)
 SELECT c.dispatcher, k.at, k.events
 FROM {prefix}outbox_cursors AS c
 JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
-WHERE c.dispatcher = ?1 AND c.token = ?2
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
 ON DUPLICATE KEY UPDATE events = VALUES(events)`,
 
 	LoadCounts: `
@@ -106,7 +106,7 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
 	RecordFailure: `
 INSERT INTO {prefix}outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
-FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
 ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)`,
 
 	SettleAttempts: `
@@ -116,7 +116,7 @@ JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 JOIN {prefix}outbox_attempts AS a
   ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE c.dispatcher = ?1 AND c.token = ?2`,
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4`,
 
 	ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2`,
 
@@ -124,7 +124,7 @@ WHERE c.dispatcher = ?1 AND c.token = ?2`,
 INSERT INTO {prefix}outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
-FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
+FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14
   AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
 
 	// A collation may take a name of blanks for an empty one, and pads what it

@@ -68,7 +68,7 @@ func (s *Store) saveChecked(ctx context.Context, lease persistence.Lease, progre
 
 func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	to := progress.Cursor
-	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count)
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count, lease.Owner)
 	return s.fenced(lease, n, err, "save the cursor at "+to.String())
 }
 
@@ -83,7 +83,7 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, lease.Dispatcher, lease.Token, keys); err != nil {
+		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, lease.Dispatcher, lease.Token, keys, lease.Owner); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets)
+	_, err = conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets, lease.Owner)
 	return err
 }
 
@@ -138,7 +138,7 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 	number := failure.Number()
 	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
 	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
-		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds())
+		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds(), lease.Owner)
 	if err := s.fenced(lease, n, err, "record a failure"); err != nil {
 		return persistence.Attempt{}, err
 	}

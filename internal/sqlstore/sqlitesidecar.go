@@ -29,7 +29,7 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('
 
 	ReleaseLease: `
 UPDATE "{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
-WHERE dispatcher = ?1 AND token = ?2`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	// The high-water mark is where the cursor has been, whatever an operator
 	// does to it.
@@ -39,7 +39,7 @@ UPDATE "{prefix}outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
-WHERE dispatcher = ?1 AND token = ?2`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6`,
 
 	RewindCursor: `
 UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1
@@ -47,7 +47,7 @@ WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
-	HoldsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2`,
+	HoldsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	// WHERE tells the parser that ON is no join.
 	RegisterSubscriptions: `
@@ -74,7 +74,7 @@ WHERE event_type = ?1 AND handler = ?2`,
 	SaveCounts: `
 INSERT INTO "{prefix}outbox_audit" (dispatcher, bucket_time, events)
 SELECT c.dispatcher, k.value ->> 'micros', k.value ->> 'events'
-FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2
+FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events`,
 
 	LoadCounts: `
@@ -97,14 +97,14 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
 	RecordFailure: `
 INSERT INTO "{prefix}outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?8
-FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time`,
 
 	SettleAttempts: `
 DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1 AND (created_time, event_id, handler) IN (
   SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler'
-  FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2)`,
+  FROM "{prefix}outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4)`,
 
 	ForgetAttempts: `DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2`,
 
@@ -112,7 +112,7 @@ DELETE FROM "{prefix}outbox_attempts" WHERE dispatcher = ?1 AND (created_time, e
 INSERT INTO "{prefix}outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?14
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 	ListDeadLetters: `

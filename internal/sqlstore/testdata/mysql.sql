@@ -126,7 +126,7 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6)
 
 -- ReleaseLease
 UPDATE app_outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
 -- SaveCursor
 UPDATE app_outbox_cursors SET
@@ -134,7 +134,7 @@ UPDATE app_outbox_cursors SET
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6
 
 -- RewindCursor
 UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
@@ -144,7 +144,7 @@ WHERE dispatcher = ?1
 DELETE FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- HoldsToken
-SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
 -- RegisterSubscriptions
 INSERT INTO app_outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -174,7 +174,7 @@ INSERT INTO app_outbox_audit (dispatcher, bucket_time, events)
 SELECT c.dispatcher, k.at, k.events
 FROM app_outbox_cursors AS c
 JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
-WHERE c.dispatcher = ?1 AND c.token = ?2
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
 ON DUPLICATE KEY UPDATE events = VALUES(events)
 
 -- LoadCounts
@@ -197,7 +197,7 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
 -- RecordFailure
 INSERT INTO app_outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
-FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2
+FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
 ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)
 
 -- SettleAttempts
@@ -207,7 +207,7 @@ JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 JOIN app_outbox_attempts AS a
   ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE c.dispatcher = ?1 AND c.token = ?2
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
 
 -- ForgetAttempts
 DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2
@@ -216,7 +216,7 @@ DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2
 INSERT INTO app_outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
-FROM app_outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2
+FROM app_outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14
   AND NOT EXISTS (SELECT 1 FROM app_outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)
 
 -- ListDeadLetters

@@ -187,14 +187,14 @@ WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp(
 
 -- ReleaseLease
 UPDATE "iam"."app_outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
-WHERE dispatcher = $1 AND token = $2
+WHERE dispatcher = $1 AND token = $2 AND owner = $3
 
 -- SaveCursor
 UPDATE "iam"."app_outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
+WHERE dispatcher = $1 AND token = $2 AND owner = $6 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
 
 -- RewindCursor
 UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, token = token + 1
@@ -204,7 +204,7 @@ WHERE dispatcher = $1
 DELETE FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- HoldsToken
-SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3
 
 -- RegisterSubscriptions
 INSERT INTO "iam"."app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -232,7 +232,7 @@ DELETE FROM "iam"."app_outbox_subscriptions" WHERE event_type = $1 AND handler =
 INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events)
 SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
 FROM "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint)
-WHERE c.dispatcher = $1 AND c.token = $2
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
 
 -- LoadCounts
@@ -255,14 +255,14 @@ WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4
 -- RecordFailure
 INSERT INTO "iam"."app_outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::integer, $7::text, clock_timestamp() + $8::bigint * interval '1 microsecond'
-FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $9
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = a.attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time
 
 -- SettleAttempts
 DELETE FROM "iam"."app_outbox_attempts" AS a
 USING "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, id text, handler text)
-WHERE c.dispatcher = $1 AND c.token = $2 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
   AND a.event_id = k.id AND a.handler = k.handler
 
 -- ForgetAttempts
@@ -273,7 +273,7 @@ INSERT INTO "iam"."app_outbox_dead_letters" (dispatcher, created_time, event_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
   $11::integer, $12::text, $13::text, clock_timestamp()
-FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $14
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListDeadLetters

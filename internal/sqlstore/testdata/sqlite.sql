@@ -103,7 +103,7 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= CAST(unixepoch('
 
 -- ReleaseLease
 UPDATE "app_outbox_cursors" SET owner = '', expires_time = NULL, unclean = 0
-WHERE dispatcher = ?1 AND token = ?2
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
 -- SaveCursor
 UPDATE "app_outbox_cursors" SET
@@ -111,7 +111,7 @@ UPDATE "app_outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
-WHERE dispatcher = ?1 AND token = ?2
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6
 
 -- RewindCursor
 UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1
@@ -121,7 +121,7 @@ WHERE dispatcher = ?1
 DELETE FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- HoldsToken
-SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
 -- RegisterSubscriptions
 INSERT INTO "app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -148,7 +148,7 @@ DELETE FROM "app_outbox_subscriptions" WHERE event_type = ?1 AND handler = ?2
 -- SaveCounts
 INSERT INTO "app_outbox_audit" (dispatcher, bucket_time, events)
 SELECT c.dispatcher, k.value ->> 'micros', k.value ->> 'events'
-FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2
+FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
 
 -- LoadCounts
@@ -171,14 +171,14 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
 -- RecordFailure
 INSERT INTO "app_outbox_attempts" (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?8
-FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time
 
 -- SettleAttempts
 DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND (created_time, event_id, handler) IN (
   SELECT k.value ->> 'micros', k.value ->> 'id', k.value ->> 'handler'
-  FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2)
+  FROM "app_outbox_cursors" AS c, json_each(?3) AS k WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4)
 
 -- ForgetAttempts
 DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2
@@ -187,7 +187,7 @@ DELETE FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time < ?2
 INSERT INTO "app_outbox_dead_letters" (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2
+FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?14
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListDeadLetters
