@@ -169,10 +169,9 @@ func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered 
 	for i, p := range group {
 		markers[i] = p.entry.deliveryTo(b).marker
 	}
-	guard := func(fn func() error) error { return protect(fn, func(error) {}) }
 	ctx, cancel := t.timeouts.next()
 	defer cancel()
-	entered, err = t.d.transact(ctx, t.d.tx.Atomically, guard, func(ctx context.Context) (func() error, error) {
+	entered, err = t.d.transact(ctx, t.d.tx.Atomically, onThis(func(error) {}), func(ctx context.Context) (func() error, error) {
 		recorded, err := t.d.idempotency.Record(ctx, markers...)
 		fresh = recorded
 		if err != nil {
@@ -191,6 +190,10 @@ func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered 
 		}
 		return func() error { return b.handler(ctx, evts) }, nil
 	})
+	if late, ok := err.(*afterHandler); ok {
+		first := group[0].entry
+		entered, err = t.late(late, "the batch of "+where(first.record, first.deliveryTo(b)), markers...)
+	}
 	return fresh, entered, err
 }
 

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -63,8 +64,7 @@ func (t *term) delivered(e *entry) (settled bool, again time.Time) {
 func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
 	if err := dl.exited; err != nil {
 		dl.exited = nil
-		dl.took = since(dl.began)
-		return t.fail(r, dl, true, err)
+		return t.tried(r, dl, true, err)
 	}
 	if t.stopping() {
 		return false
@@ -88,6 +88,9 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 // tried decides what came of a try. It reports whether that settled the delivery.
 func (t *term) tried(r persistence.Record, dl *delivery, entered bool, err error) (settled bool) {
 	dl.took = since(dl.began)
+	if late, ok := err.(*afterHandler); ok {
+		entered, err = t.late(late, where(r, dl), dl.marker)
+	}
 	if err == nil {
 		if entered {
 			t.d.tellOf(ofDelivered, &r, dl, nil)
@@ -115,13 +118,13 @@ type atomically func(ctx context.Context, fn func(context.Context) error) error
 // apply runs a handler in a transaction of its own, after its marker. It
 // reports whether the handler was entered.
 func (t *term) apply(r persistence.Record, dl *delivery, in atomically) (entered bool, err error) {
-	guard := func(fn func() error) error { return protect(fn, func(err error) { dl.exited = err }) }
 	dl.began = t.d.now()
 	applied := false
 	ctx, cancel := t.timeouts.next()
 	defer cancel()
-	entered, err = t.d.run(ctx, in, guard, r, dl.handler, func(ctx context.Context) error {
-		err := t.d.idempotency.RecordNew(ctx, dl.marker)
+	exited := func(err error) { dl.exited = err }
+	entered, err = t.d.run(ctx, in, onThis(exited), r, dl.handler, func(ctx context.Context) error {
+		err := usercode.Sound(t.d.idempotency.RecordNew(ctx, dl.marker))
 		applied = errors.Is(err, persistence.ErrApplied)
 		return err
 	})
@@ -148,8 +151,8 @@ func (t *term) confirm(m persistence.Marker) error {
 // run runs a handler in a transaction of its own, unless what is written in it
 // first fails. Ctx ends when the handler's time is up. It reports whether the handler
 // was entered.
-func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r persistence.Record, handler Handler, first func(context.Context) error) (entered bool, err error) {
-	return d.transact(ctx, in, guard, func(ctx context.Context) (func() error, error) {
+func (d *Dispatcher) run(ctx context.Context, in atomically, on goroutine, r persistence.Record, handler Handler, first func(context.Context) error) (entered bool, err error) {
+	return d.transact(ctx, in, on, func(ctx context.Context) (func() error, error) {
 		if err := first(ctx); err != nil {
 			return nil, err
 		}
@@ -158,58 +161,83 @@ func (d *Dispatcher) run(ctx context.Context, in atomically, guard guard, r pers
 }
 
 // transact runs the handler that prepare returns, if any, in one transaction with
-// what prepare does.
-func (d *Dispatcher) transact(ctx context.Context, in atomically, guard guard, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
-	err = guard(func() error {
-		return in(ctx, func(ctx context.Context) error {
-			handle, err := prepare(ctx)
-			if err != nil || handle == nil {
+// what prepare does. An error of it can be looked into without care.
+func (d *Dispatcher) transact(ctx context.Context, in atomically, on goroutine, prepare func(context.Context) (handle func() error, err error)) (entered bool, err error) {
+	handled, over := false, false
+	err = on(
+		func() error {
+			err := in(ctx, func(ctx context.Context) error {
+				handle, err := prepare(ctx)
+				if err != nil || handle == nil {
+					return err
+				}
+				entered = true
+				err = usercode.Sound(handle())
+				handled = err == nil
 				return err
+			})
+			over = true
+			return err
+		},
+		func() string {
+			if handled {
+				return "a function of AfterCommit"
 			}
-			entered = true
-			return handle()
-		})
-	})
-	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) {
+			return "the handler"
+		},
+		func(err error) error {
+			if err != nil && handled && !over {
+				return &afterHandler{err}
+			}
+			return err
+		},
+	)
+	if err != nil && errors.Is(context.Cause(ctx), errHandlerTimeout) && !(handled && !over) {
 		err = fmt.Errorf("%w after %s: %w", errHandlerTimeout, d.handlerTimeout, err)
 	}
 	return entered, err
 }
 
 var (
-	errGoexit         = errors.New("the handler called runtime.Goexit")
 	errHandlerTimeout = errors.New("the handler has timed out")
 	errProcessEnded   = errors.New("the process ended while the handler ran")
 )
 
-// guard runs a function that calls a handler.
-type guard func(fn func() error) error
+// afterHandler is the error of a transaction whose handler has succeeded, and which
+// has then ended in a panic, or together with the goroutine. That is what a function
+// of AfterCommit does, so it has most likely committed.
+type afterHandler struct{ error }
 
-// protect makes an error of a panic. It cannot stop runtime.Goexit, which ends
-// the goroutine: exited is told, as the last thing that happens on it.
-func protect(fn func() error, exited func(error)) (err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		switch v := recover().(type) {
-		case nil:
-			exited(fmt.Errorf("%w\n%s", errGoexit, debug.Stack()))
-		case error:
-			err = fmt.Errorf("the handler panicked: %w\n%s", v, debug.Stack())
-		default:
-			err = fmt.Errorf("the handler panicked: %v\n%s", v, debug.Stack())
-		}
-	}()
-	err = fn()
-	returned = true
-	return err
+func (a *afterHandler) Unwrap() error { return a.error }
+
+// late looks whether the transaction has committed: then all its markers exist.
+func (t *term) late(a *afterHandler, where string, markers ...persistence.Marker) (entered bool, err error) {
+	applied, err := t.d.idempotency.Applied(t.ctx, markers...)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("whether it was applied could not be read: %w: %w", usercode.Sound(err), a.error)
+	case slices.Contains(applied, false):
+		return true, a.error
+	}
+	t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: function of AfterCommit failed", slog.String("dispatcher", t.d.name), slog.Any("error", a.error))
+	t.report(fmt.Errorf("%s: it has been applied, and then %w", where, a.error))
+	return true, nil
 }
 
-// apart runs fn on a goroutine of its own, for callers who want theirs back.
-func apart(fn func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- protect(fn, func(err error) { done <- err }) }()
-	return <-done
+// goroutine runs a function that calls a handler, on the goroutine that it stands for.
+// What names the code that did not return, and mark returns what such an error is to
+// be taken for.
+type goroutine func(fn func() error, what func() string, mark func(error) error) error
+
+// onThis is the goroutine of the caller. It does not return if the handler ends that:
+// exited is told, as the last thing that happens on it.
+func onThis(exited func(error)) goroutine {
+	return func(fn func() error, what func() string, mark func(error) error) error {
+		return mark(usercode.Run(what, fn, func(err error) { exited(mark(err)) }))
+	}
+}
+
+// apart is a goroutine of its own, for callers who want theirs back.
+func apart(fn func() error, what func() string, mark func(error) error) error {
+	return mark(usercode.Apart(what, fn))
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -44,13 +45,16 @@ type Dispatcher struct {
 	forgetAfter    time.Duration
 	start          func(context.Context) (persistence.Cursor, error)
 	log            *slog.Logger
-	observers      []Observer
+	logCalls       *usercode.Calls
+	observers      []observer
 
 	wake       signal
 	current    atomic.Pointer[term] // the tenure of the lease that goes on, for those who look
 	polling    atomic.Int32
 	lateEvents atomic.Int64
 	clockAhead atomic.Int64 // by how much the database's clock is, in ns
+
+	droppedCalls atomic.Int64
 
 	mu         sync.Mutex
 	handlers   map[string][]subscription // by event type
@@ -103,6 +107,7 @@ func NewDispatcher(store persistence.OutboxStore, cursors persistence.OutboxCurs
 		handlers:       map[string][]subscription{},
 		pass:           make(chan struct{}, 1),
 	}
+	d.logCalls = usercode.NewCalls("the logger", &d.droppedCalls, nil)
 	for _, part := range []struct {
 		name    string
 		missing bool
@@ -213,10 +218,16 @@ type Stats struct {
 	// cursor. It stays 0 as long as the database's clock is not set back and
 	// nobody stamps rows by himself. They are delivered, but out of order.
 	LateEvents int64
+	// DroppedCalls is the number of calls of observers, of the logger and of Poll's
+	// onError that were not made, since an earlier one did not return; see
+	// [Observer]. It stays 0 as long as they do.
+	DroppedCalls int64
 }
 
 // Stats returns the counters.
-func (d *Dispatcher) Stats() Stats { return Stats{LateEvents: d.lateEvents.Load()} }
+func (d *Dispatcher) Stats() Stats {
+	return Stats{LateEvents: d.lateEvents.Load(), DroppedCalls: d.droppedCalls.Load()}
+}
 
 // check returns what is wrong with options and subscriptions.
 func (d *Dispatcher) check() error {

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -84,7 +85,7 @@ func (t *term) takeBack(dl *delivery) {
 		Event: dl.marker.Event, Handler: dl.name, Error: dl.lastError, TakeBack: true,
 	})
 	if err != nil {
-		t.report(fmt.Errorf("the try that was cut off stays counted: %w", err))
+		t.report(fmt.Errorf("the try that was cut off stays counted: %w", usercode.Sound(err)))
 		return
 	}
 	dl.counted = false
@@ -95,13 +96,13 @@ func (t *term) record(dl *delivery, cause error, wait time.Duration) error {
 	attempt, err := t.d.cursors.RecordFailure(t.ctx, t.lease, persistence.Failure{
 		Event:      dl.marker.Event,
 		Handler:    dl.name,
-		Error:      clean(fmt.Sprint(cause)), // which outlives an Error method that panics
+		Error:      clean(cause.Error()),
 		RetryAfter: wait,
 		Counted:    dl.counted,
 	})
 	if err != nil {
 		t.check(err)
-		return err
+		return usercode.Sound(err)
 	}
 	dl.recorded, dl.failures, dl.lastError, dl.due = true, attempt.Attempts, attempt.LastError, time.Now().Add(wait)
 	return nil
@@ -120,7 +121,7 @@ func (t *term) postpone(r persistence.Record, dl *delivery, cause error) (settle
 
 // giveUp makes the event a dead letter for the handler.
 func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled bool) {
-	dl.lastError = clean(fmt.Sprint(cause))
+	dl.lastError = clean(cause.Error())
 	buried, err := t.bury(r, dl)
 	if err != nil {
 		t.check(err)
@@ -158,7 +159,7 @@ func (t *term) bury(r persistence.Record, dl *delivery) (buried bool, err error)
 			State:      persistence.DeadLetterDead,
 		})
 	})
-	return buried, err
+	return buried, usercode.Sound(err)
 }
 
 func where(r persistence.Record, dl *delivery) string {
@@ -183,7 +184,14 @@ func (d *Dispatcher) aboutHandler(r persistence.Record, handler string, attempts
 func (d *Dispatcher) isFault(err error) bool {
 	judge, ok := d.tx.(persistence.FaultJudge)
 	_, isPermanent := errors.AsType[*permanent](err)
-	return ok && judge.IsTransient(err) && !isPermanent && !errors.Is(err, errHandlerTimeout)
+	if !ok || isPermanent || errors.Is(err, errHandlerTimeout) {
+		return false
+	}
+	isTransient, judgeErr := usercode.Ask(func() bool { return judge.IsTransient(err) })
+	if judgeErr != nil {
+		d.log.LogAttrs(context.Background(), slog.LevelError, "outbox: transactor cannot judge an error", slog.String("dispatcher", d.name), slog.Any("error", judgeErr))
+	}
+	return isTransient
 }
 
 // clean makes an error's text fit for every database: valid UTF-8, no NUL,

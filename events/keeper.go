@@ -2,10 +2,10 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -27,14 +27,14 @@ func (t *term) keep(ctx context.Context) {
 			return
 		case err == nil && lease.Token == t.lease.Token:
 			expires, wait = asked.Add(d.lease), every
-		case err == nil, errors.Is(err, persistence.ErrLeaseHeld), errors.Is(err, persistence.ErrNotFound):
+		case err == nil, usercode.Is(err, persistence.ErrLeaseHeld), usercode.Is(err, persistence.ErrNotFound):
 			if err == nil { // it has taken a lease anew, under which nobody works
 				_ = d.cursors.Release(ctx, lease)
 			}
 			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: somebody else has taken it, or moved the cursor", d.name, t.lease.Token, persistence.ErrLeaseLost))
 			return
 		case time.Now().After(expires):
-			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: it could not be renewed for %s: %w", d.name, t.lease.Token, persistence.ErrLeaseLost, d.lease, err))
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: it could not be renewed for %s: %w", d.name, t.lease.Token, persistence.ErrLeaseLost, d.lease, usercode.Sound(err)))
 			return
 		default:
 			wait = every / 4

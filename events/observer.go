@@ -2,19 +2,25 @@ package events
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
 // Observer is told what a dispatcher does, for metrics and alerts. A function that is
 // nil is not called.
 //
-// The functions are called on the goroutines that do the work, several at once, and
-// hold it up as long as they run. One that panics is logged, and changes nothing. They
-// must not call the dispatcher.
+// The functions of an observer are called one after the other, a moment after what
+// they are told of, on a goroutine of their own. [Dispatcher.Poll],
+// [Dispatcher.RunOnce] and [Dispatcher.Replay] wait for those calls before they
+// return, for five seconds at most.
+//
+// One that panics, or ends its goroutine, is logged, and changes nothing. While a
+// thousand calls wait, whoever asks for another one waits, too, unless the call that
+// runs has taken longer than a second: then the new one is dropped, logged, and
+// counted ([Stats.DroppedCalls]).
 type Observer struct {
 	// Delivered is called when a handler's transaction has committed.
 	Delivered func(DeliveryInfo)
@@ -110,30 +116,53 @@ type LateInfo struct {
 	Events int64
 }
 
-// WithObserver adds an observer. Several are told one after the other.
+// WithObserver adds an observer. Several are told independently of each other.
 func WithObserver(o Observer) Option {
-	return func(d *Dispatcher) { d.observers = append(d.observers, o) }
+	return func(d *Dispatcher) {
+		d.observers = append(d.observers, observer{o, d.calls("an observer")})
+	}
+}
+
+// observer is one, and the calls of its functions.
+type observer struct {
+	Observer
+	calls *usercode.Calls
+}
+
+// calls returns calls of what, of which the log says how they failed.
+func (d *Dispatcher) calls(what string) *usercode.Calls {
+	return usercode.NewCalls(what, &d.droppedCalls, func(err error) {
+		d.log.LogAttrs(context.Background(), slog.LevelError, "outbox: callback failed", slog.String("dispatcher", d.name), slog.Any("error", err))
+	})
+}
+
+// drain waits for calls that were asked for.
+func (d *Dispatcher) drain() {
+	deadline := time.Now().Add(closeTimeout)
+	for _, o := range d.observers {
+		o.calls.Drain(time.Until(deadline))
+	}
+	d.logCalls.Drain(time.Until(deadline))
 }
 
 // observed reports whether there is anybody to tell.
 func (d *Dispatcher) observed() bool { return len(d.observers) > 0 }
 
-// tell calls a function of each observer. It allocates nothing.
+// tell calls a function of each observer.
 func tell[I any](d *Dispatcher, which func(*Observer) func(I), info I) {
 	for i := range d.observers {
-		if fn := which(&d.observers[i]); fn != nil {
-			tellOne(d, fn, info)
+		if fn := which(&d.observers[i].Observer); fn != nil {
+			ask(d.observers[i].calls, fn, info)
 		}
 	}
 }
 
-func tellOne[I any](d *Dispatcher, fn func(I), info I) {
-	defer func() {
-		if v := recover(); v != nil {
-			d.log.LogAttrs(context.Background(), slog.LevelError, "outbox: observer panicked", slog.String("dispatcher", d.name), slog.String("panic", fmt.Sprint(v)))
-		}
-	}()
-	fn(info)
+// ask asks for a call. It is a function of its own, so that info is moved to the heap
+// only where there is somebody to tell.
+//
+//go:noinline
+func ask[I any](calls *usercode.Calls, fn func(I), info I) {
+	calls.Add(func() { fn(info) })
 }
 
 func ofDelivered(o *Observer) func(DeliveryInfo)    { return o.Delivered }

@@ -202,7 +202,7 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 		require.ElementsMatch(t, []string{"a", "b"}, s.told("delivered"))
 		require.Equal(t, []string{"poison"}, s.told("dead"))
 		require.Equal(t, []string{"dead"}, s.told("replayed"))
-		require.Contains(t, logged.String(), `msg="outbox: observer panicked" dispatcher=default panic=observed`)
+		require.Contains(t, logged.String(), `msg="outbox: callback failed" dispatcher=default error="an observer panicked: observed`)
 		status, err := store.ReadStatus(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, status.Dispatchers[0].After.N)

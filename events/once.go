@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -49,16 +50,31 @@ func (d *Dispatcher) RunOnce(ctx context.Context, limit int) (int, error) {
 	if err := d.enter(ctx); err != nil {
 		return 0, fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
+	defer d.drain()
 	defer d.leave()
 	t, err := d.begin(ctx, ctx, false)
 	if err != nil {
-		return 0, fmt.Errorf("dispatcher %q: %w", d.name, err)
+		return 0, fmt.Errorf("dispatcher %q: %w", d.name, usercode.Sound(err))
 	}
-	settled, err := t.once(ctx, limit)
-	if err = errors.Join(err, t.close(0), t.reported(), t.lost()); err != nil {
-		return settled, fmt.Errorf("dispatcher %q: %w", d.name, err)
+	settled, err := t.pass(ctx, limit)
+	if err != nil {
+		return settled, fmt.Errorf("dispatcher %q: %w", d.name, usercode.Sound(err))
 	}
 	return settled, nil
+}
+
+// pass reads and delivers once, and ends the term, however it is left.
+func (t *term) pass(ctx context.Context, limit int) (settled int, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			t.abandon()
+		}
+	}()
+	settled, err = t.once(ctx, limit)
+	err = errors.Join(err, t.close(0), t.reported(), t.lost())
+	returned = true
+	return settled, err
 }
 
 // passing marks the context of a handler, so that neither it, nor a hook of its

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -178,13 +179,16 @@ func WithStartTime(t time.Time) Option {
 	}
 }
 
-// WithLogger sets where the dispatcher logs. The default, and nil, discard.
+// WithLogger sets where the dispatcher logs. The default, and nil, discard. The
+// logger is called as an [Observer] is: on a goroutine of its own, so that it can
+// stop nothing.
 func WithLogger(logger *slog.Logger) Option {
 	return func(d *Dispatcher) {
 		if logger == nil {
-			logger = slog.New(slog.DiscardHandler)
+			d.log = slog.New(slog.DiscardHandler)
+			return
 		}
-		d.log = logger
+		d.log = usercode.Logger(logger, d.logCalls)
 	}
 }
 

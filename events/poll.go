@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -29,9 +30,10 @@ import (
 // cancelled, and Poll waits for them to return. It saves the cursor and releases
 // the lease.
 //
-// OnError, if it is not nil, is called with what goes wrong, on Poll's
-// goroutine; see [Dispatcher.RunOnce] for what errors there are. Poll itself
-// returns an error, [persistence.ErrInvalid], only for options, subscriptions
+// OnError, if it is not nil, is called with what goes wrong; see
+// [Dispatcher.RunOnce] for what errors there are. It is called as an [Observer] is:
+// one call after the other, on a goroutine of its own, so that it can stop nothing.
+// Poll itself returns an error, [persistence.ErrInvalid], only for options, subscriptions
 // and arguments that are wrong.
 func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int, onError func(error)) error {
 	err := errors.Join(d.check(), persistence.CheckLimit(batch))
@@ -44,20 +46,37 @@ func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int
 	if err != nil {
 		return fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
+	p := poller{interval: interval, batch: batch, onError: onError, d: d, calls: d.calls("onError")}
+	defer func() {
+		p.calls.Drain(closeTimeout)
+		d.drain()
+	}()
 	d.polling.Add(1)
 	defer d.polling.Add(-1)
 	if d.enter(ctx) != nil {
 		return nil
 	}
 	defer d.leave()
-	p := poller{interval: interval, batch: batch, onError: onError, d: d}
 	for ctx.Err() == nil {
 		if t := p.stand(ctx); t != nil {
-			p.serve(ctx, t)
-			p.tell(ctx, errors.Join(t.close(d.grace), t.lost()))
+			p.hold(ctx, t)
 		}
 	}
 	return nil
+}
+
+// hold works as long as ctx and the term last, and ends the term, however it is left.
+func (p *poller) hold(ctx context.Context, t *term) {
+	returned := false
+	defer func() {
+		if !returned {
+			t.abandon()
+		}
+	}()
+	p.serve(ctx, t)
+	err := errors.Join(t.close(p.d.grace), t.lost())
+	returned = true
+	p.tell(ctx, err)
 }
 
 // Wake makes Poll look for events at once, or as soon as it could deliver what it
@@ -73,7 +92,8 @@ type poller struct {
 	interval time.Duration
 	batch    int
 	onError  func(error)
-	standing bool // by, and has said so
+	calls    *usercode.Calls // of onError
+	standing bool            // by, and has said so
 }
 
 // tell passes an error on.
@@ -81,13 +101,15 @@ func (p *poller) tell(ctx context.Context, err error) {
 	if err == nil {
 		return
 	}
+	err = usercode.Sound(err)
 	p.d.log.LogAttrs(ctx, slog.LevelError, "outbox: pass failed", slog.String("dispatcher", p.d.name), slog.Any("error", err))
 	p.pass(err)
 }
 
 func (p *poller) pass(err error) {
 	if err != nil && p.onError != nil {
-		p.onError(fmt.Errorf("dispatcher %q: %w", p.d.name, err))
+		err = fmt.Errorf("dispatcher %q: %w", p.d.name, usercode.Sound(err))
+		p.calls.Add(func() { p.onError(err) })
 	}
 }
 
@@ -98,7 +120,7 @@ func (p *poller) stand(ctx context.Context) *term {
 		p.standing = false
 		return t
 	}
-	if errors.Is(err, persistence.ErrLeaseHeld) {
+	if usercode.Is(err, persistence.ErrLeaseHeld) {
 		if !p.standing {
 			p.d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: standing by", slog.String("dispatcher", p.d.name), slog.Any("error", err))
 		}
@@ -116,8 +138,8 @@ func (p *poller) serve(ctx context.Context, t *term) {
 	defer cancel()
 	// What runs beside the reads is no more frequent than they are, so that a database
 	// that sleeps while nobody asks can sleep for an interval.
-	t.helpers.Go(func() { t.watch(watching, max(auditEvery, p.interval)) })
-	t.helpers.Go(func() { t.lookForRequeued(watching, max(requeuedEvery, p.interval)) })
+	t.help(watching, "the audit", func(ctx context.Context) { t.watch(ctx, max(auditEvery, p.interval)) })
+	t.help(watching, "the replay of a dead letter", func(ctx context.Context) { t.lookForRequeued(ctx, max(requeuedEvery, p.interval)) })
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)

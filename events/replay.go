@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -18,7 +19,8 @@ import (
 // work. A replay keeps no order.
 //
 // The handler gets the event as it was and a context like that of a delivery.
-// What it panics with is an error.
+// What it panics with is an error. What a function that it gave to
+// [persistence.AfterCommit] panics with is logged: the letter is replayed by then.
 //
 // If it fails, the letter waits for an operator, with one attempt more and the
 // error, which Replay returns. What is not the event's fault, such as a deadlock,
@@ -33,6 +35,7 @@ import (
 //   - [persistence.ErrInvalid] if the letter is another dispatcher's, or its
 //     handler is not subscribed here.
 func (d *Dispatcher) Replay(ctx context.Context, letter persistence.Marker) error {
+	defer d.drain()
 	if err := d.replay(ctx, letter); err != nil {
 		return fmt.Errorf("dispatcher %q: replay the dead letter of event %s, handler %q: %w", d.name, letter.Event, letter.Handler, err)
 	}
@@ -75,7 +78,7 @@ func (d *Dispatcher) replay(ctx context.Context, letter persistence.Marker) erro
 	if ctx.Err() != nil || d.isFault(err) {
 		return err
 	}
-	failure := persistence.DeadLetterMove{Letter: letter, From: l.State, To: persistence.DeadLetterDead, Attempts: 1, LastError: clean(fmt.Sprint(err))}
+	failure := persistence.DeadLetterMove{Letter: letter, From: l.State, To: persistence.DeadLetterDead, Attempts: 1, LastError: clean(err.Error())}
 	if moveErr := moveLetter(ctx, d.tx, d.cursors, failure); moveErr != nil && !errors.Is(moveErr, persistence.ErrNotFound) {
 		err = fmt.Errorf("%w; the failure could not be noted: %w", err, moveErr)
 	}
@@ -88,9 +91,29 @@ func (d *Dispatcher) applyLetter(ctx context.Context, s subscription, l persiste
 	move.Letter, move.To = l.Marker(), persistence.DeadLetterReplayed
 	ctx, cancel := context.WithTimeoutCause(ctx, d.handlerTimeout, errHandlerTimeout)
 	defer cancel()
-	return d.run(ctx, d.tx.Atomically, apart, l.Record, s.handler, func(ctx context.Context) error {
+	entered, err = d.run(ctx, d.tx.Atomically, apart, l.Record, s.handler, func(ctx context.Context) error {
 		return d.cursors.MoveDeadLetter(ctx, move)
 	})
+	if late, ok := err.(*afterHandler); ok {
+		return d.lateReplay(ctx, l, late)
+	}
+	return entered, err
+}
+
+// lateReplay looks whether the transaction of a replay has committed: then the letter
+// is replayed.
+func (d *Dispatcher) lateReplay(ctx context.Context, l persistence.DeadLetter, late *afterHandler) (entered bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	now, err := d.cursors.GetDeadLetter(ctx, l.Marker())
+	switch {
+	case err != nil:
+		return true, fmt.Errorf("whether it was replayed could not be read: %w: %w", usercode.Sound(err), late.error)
+	case now.State != persistence.DeadLetterReplayed:
+		return true, late.error
+	}
+	d.log.LogAttrs(ctx, slog.LevelError, "outbox: function of AfterCommit failed", slog.String("dispatcher", d.name), slog.Any("error", late.error))
+	return true, nil
 }
 
 // subscription returns the one to which a letter belongs.

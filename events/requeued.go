@@ -66,8 +66,7 @@ func (t *term) replayRequeued(ctx context.Context, limit int) (more bool, err er
 		if ctx.Err() != nil || !t.enterReplay() {
 			return false, nil
 		}
-		err := t.replayLetter(s, l.Marker())
-		t.leaveReplay()
+		err := t.replayEntered(s, l.Marker())
 		if err != nil {
 			t.report(fmt.Errorf("dead letter of event %s, handler %q: %w", l.Record.Cursor(), l.Handler, err))
 		}
@@ -90,6 +89,11 @@ func (t *term) enterReplay() bool {
 		return false
 	}
 	return true
+}
+
+func (t *term) replayEntered(s subscription, letter persistence.Marker) error {
+	defer t.leaveReplay()
+	return t.replayLetter(s, letter)
 }
 
 func (t *term) leaveReplay() {
@@ -131,7 +135,7 @@ func (t *term) replayLetter(s subscription, letter persistence.Marker) error {
 	} else {
 		level = slog.LevelError // it waits for an operator again
 		l.Attempts++
-		failure := persistence.DeadLetterMove{Letter: letter, From: persistence.DeadLetterDead, To: persistence.DeadLetterDead, LastError: clean(fmt.Sprint(err))}
+		failure := persistence.DeadLetterMove{Letter: letter, From: persistence.DeadLetterDead, To: persistence.DeadLetterDead, LastError: clean(err.Error())}
 		err = errors.Join(err, t.note(failure))
 	}
 	if !isOver {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -29,7 +30,8 @@ type term struct {
 	cancel   context.CancelCauseFunc
 	timeouts *timeouts // of handlers
 	closing  atomic.Bool
-	helpers  sync.WaitGroup // keeper, audit, replays
+	keeper   sync.WaitGroup
+	helpers  sync.WaitGroup // audit, replays
 	quit     context.CancelFunc
 	replays  atomic.Bool // a handler is, or may be, in a replay
 
@@ -82,7 +84,16 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	t.timeouts = &timeouts{parent: t.ctx, after: d.handlerTimeout}
 	t.checked = checksApplied(d.cursors) || checksApplied(d.idempotency)
 	t.lanes = t.newLanes()
-	if err := t.resume(ctx); err != nil {
+	t.quit = func() {}
+	begun := false
+	defer func() {
+		if !begun {
+			t.abandon()
+		}
+	}()
+	err = t.resume(ctx)
+	begun = true
+	if err != nil {
 		err = errors.Join(d.unregister(err), t.release(ctx))
 		t.cancel(errStopped)
 		return nil, err
@@ -93,9 +104,32 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	d.current.Store(t)
 	var helpers context.Context
 	helpers, t.quit = context.WithCancel(context.WithoutCancel(t.ctx))
-	t.helpers.Go(func() { t.keep(helpers) })
+	t.keeper.Go(func() {
+		if err := usercode.Apart(named("a renewal"), func() error { t.keep(helpers); return nil }); err != nil {
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: %w", d.name, t.lease.Token, persistence.ErrLeaseLost, err))
+		}
+	})
 	return t, nil
 }
+
+// help runs fn beside the work until ctx ends, and again if a store panics, or ends
+// its goroutine.
+func (t *term) help(ctx context.Context, what string, fn func(context.Context)) {
+	t.helpers.Go(func() {
+		for {
+			err := usercode.Apart(named(what), func() error { fn(ctx); return nil })
+			if err == nil {
+				return
+			}
+			t.report(err)
+			if !sleep(ctx, t.ctx, auditEvery/10) {
+				return
+			}
+		}
+	})
+}
+
+func named(what string) func() string { return func() string { return what } }
 
 func (t *term) newLanes() *lanes {
 	return &lanes{
@@ -210,7 +244,7 @@ func (t *term) lose(cause error) {
 
 // check ends the term if an error of the sidecar says that the lease is lost.
 func (t *term) check(err error) {
-	if errors.Is(err, persistence.ErrLeaseLost) {
+	if usercode.Is(err, persistence.ErrLeaseLost) {
 		t.lose(err)
 	}
 }
@@ -284,11 +318,38 @@ func (t *term) close(grace time.Duration) error {
 	}
 	t.quit()
 	t.helpers.Wait()
+	t.keeper.Wait()
 	if t.lost() == nil {
 		err = errors.Join(err, t.release(ctx))
 	}
 	t.cancel(errStopped)
 	return err
+}
+
+// abandon ends the term of a goroutine that panics, or is ended by runtime.Goexit, as
+// a store may do. It gives the lease back, and waits for no handler: their contexts
+// are cancelled, and markers stop whatever they have been at.
+func (t *term) abandon() {
+	t.d.current.CompareAndSwap(t, nil)
+	t.closing.Store(true)
+	t.cancel(errStopped)
+	t.lanes.close()
+	t.quit()
+	ended := make(chan struct{})
+	go func() {
+		t.helpers.Wait()
+		t.keeper.Wait() // which may be taking the lease anew
+		close(ended)
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+	if err := t.release(t.ctx); err != nil {
+		t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: pass failed", slog.String("dispatcher", t.d.name), slog.Any("error", err))
+	}
 }
 
 // closeTimeout bounds what is written when the dispatcher stops.
@@ -298,7 +359,7 @@ func (t *term) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := t.d.cursors.Release(ctx, t.lease); err != nil {
-		return fmt.Errorf("the lease could not be released, it will expire: %w", err)
+		return fmt.Errorf("the lease could not be released, it will expire: %w", usercode.Sound(err))
 	}
 	t.d.log.LogAttrs(ctx, t.level(), "outbox: lease released", slog.String("dispatcher", t.d.name), slog.Int64("token", t.lease.Token))
 	t.tellOfLease(LeaseReleased, nil)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -53,6 +55,7 @@ type Report struct {
 // options is answered with 500 to every request.
 func Handler(source Source, opts ...Option) http.Handler {
 	h := &handler{source: source, maxLag: DefaultMaxLag, timeout: DefaultTimeout, log: slog.New(slog.DiscardHandler)}
+	h.logCalls = usercode.NewCalls("the logger", new(atomic.Int64), nil)
 	if source == nil {
 		h.refuse("the dispatcher is nil")
 	}
@@ -67,13 +70,14 @@ func Handler(source Source, opts ...Option) http.Handler {
 }
 
 type handler struct {
-	source  Source
-	maxLag  time.Duration
-	timeout time.Duration
-	polling bool
-	details bool
-	log     *slog.Logger
-	invalid error
+	source   Source
+	maxLag   time.Duration
+	timeout  time.Duration
+	polling  bool
+	details  bool
+	log      *slog.Logger
+	logCalls *usercode.Calls
+	invalid  error
 }
 
 func (h *handler) refuse(format string, args ...any) {
@@ -115,6 +119,7 @@ func (h *handler) report(ctx context.Context) Report {
 	status, err := h.source.Status(ctx)
 	if err != nil {
 		h.log.LogAttrs(ctx, slog.LevelWarn, "outbox: health check failed", slog.Any("error", err))
+		h.logCalls.Drain(usercode.Patience) // a logger that does not return holds up no answer for longer
 		return Report{Problems: []string{"the status could not be read; the log says why"}}
 	}
 	r := Report{

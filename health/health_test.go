@@ -107,6 +107,28 @@ func TestADatabaseThatDoesNotAnswerIsNotReadyAndNotTold(t *testing.T) {
 	_, _, _ = get(t, health.Handler(unreachable{}, health.WithTimeout(time.Millisecond), health.WithLogger(nil)))
 }
 
+// blockedLog is a slog.Handler that does not return.
+type blockedLog struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (b blockedLog) Enabled(context.Context, slog.Level) bool { <-b.release; return true }
+
+func TestALoggerThatDoesNotReturnHoldsUpNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := blockedLog{slog.DiscardHandler, make(chan struct{})}
+		defer close(log.release)
+		h := health.Handler(unreachable{}, health.WithTimeout(time.Millisecond), health.WithLogger(slog.New(log)))
+		for range 3 {
+			began := time.Now()
+			code, _, _ := get(t, h)
+			require.Equal(t, http.StatusServiceUnavailable, code)
+			require.LessOrEqual(t, time.Since(began), 2*time.Second)
+		}
+	})
+}
+
 func TestBadRequestsAndOptions(t *testing.T) {
 	ask := func(h http.Handler, method string) (int, string) {
 		w := httptest.NewRecorder()

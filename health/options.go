@@ -3,6 +3,8 @@ package health
 import (
 	"log/slog"
 	"time"
+
+	"github.com/onward-go/outbox/internal/usercode"
 )
 
 // Option configures a [Handler].
@@ -48,8 +50,9 @@ func WithDetails() Option {
 func WithLogger(logger *slog.Logger) Option {
 	return func(h *handler) {
 		if logger == nil {
-			logger = slog.New(slog.DiscardHandler)
+			h.log = slog.New(slog.DiscardHandler)
+			return
 		}
-		h.log = logger
+		h.log = usercode.Logger(logger, h.logCalls)
 	}
 }

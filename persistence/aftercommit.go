@@ -14,9 +14,9 @@ import (
 // context: without a transaction of that database, possibly cancelled.
 //
 // A rollback forgets the hook, that of a savepoint the hooks registered since;
-// savepoints that Atomically did not make are not seen. If a hook panics, the
-// others still run, and Atomically panics, though the transaction has
-// committed.
+// savepoints that Atomically did not make are not seen. If a hook panics, or
+// calls [runtime.Goexit], the others still run, and Atomically does not return,
+// though the transaction has committed.
 //
 // It returns [ErrInvalid] for a nil fn, [ErrNoTransaction] without a live
 // transaction, and [ErrCommitNotObserved] in one that was begun elsewhere ([Join]).
@@ -95,16 +95,14 @@ func (h *hooks) run(ctx context.Context) {
 	h.mu.Lock()
 	fns := h.fns
 	h.mu.Unlock()
-	for i, fn := range fns {
-		func() {
-			defer func() {
-				if v := recover(); v != nil {
-					rest := hooks{fns: fns[i+1:]}
-					rest.run(ctx)
-					panic(v)
-				}
-			}()
-			fn(ctx)
-		}()
+	runHooks(ctx, fns)
+}
+
+// runHooks runs the first hook, and then the others, however the first one ends.
+func runHooks(ctx context.Context, fns []func(context.Context)) {
+	if len(fns) == 0 {
+		return
 	}
+	defer runHooks(ctx, fns[1:])
+	fns[0](ctx)
 }

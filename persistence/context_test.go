@@ -3,6 +3,8 @@ package persistence_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,6 +90,26 @@ func TestEveryHookRunsThoughOnePanics(t *testing.T) {
 	records, err := store.ReadAfter(t.Context(), persistence.Cursor{}, 1)
 	require.NoError(t, err)
 	require.Len(t, records, 1, "the transaction has committed")
+}
+
+func TestHooksRunWhateverTheOneBeforeDoes(t *testing.T) {
+	store := memstore.New()
+	var ran []string
+	hook := func(name string, then func()) func(context.Context) {
+		return func(context.Context) { ran = append(ran, name); then() }
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		_ = store.Atomically(t.Context(), func(ctx context.Context) error {
+			require.NoError(t, persistence.AfterCommit(ctx, hook("exits", runtime.Goexit)))
+			require.NoError(t, persistence.AfterCommit(ctx, hook("exits, too", runtime.Goexit)))
+			require.NoError(t, persistence.AfterCommit(ctx, hook("last", func() {})))
+			return store.Append(ctx, valid("a"))
+		})
+		t.Error("the goroutine has not ended")
+	})
+	ended.Wait()
+	require.Equal(t, []string{"exits", "exits, too", "last"}, ran)
 }
 
 func TestAContextOfAnEndedSavepointIsNotFreeWhileItsTransactionIsOpen(t *testing.T) {

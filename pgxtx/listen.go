@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -49,6 +50,7 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, wake func(), opts ...WakeOp
 	case persistence.InTransaction(ctx):
 		return l.failed(fmt.Errorf("%w: call Listen outside of it", persistence.ErrInTransaction), "listen")
 	}
+	defer l.calls.Drain(usercode.Patience)
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		heard, err := l.session(ctx)
 		if ctx.Err() != nil {

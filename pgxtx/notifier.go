@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onward-go/outbox/internal/usercode"
 )
 
 const (
@@ -75,6 +77,7 @@ func (n *Notifier) Close(ctx context.Context) error {
 	if ended == nil {
 		return n.invalid
 	}
+	defer n.calls.Drain(usercode.Patience)
 	select {
 	case <-ended:
 		return n.invalid

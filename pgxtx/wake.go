@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onward-go/outbox/internal/face"
 	"github.com/onward-go/outbox/internal/sqlstore"
+	"github.com/onward-go/outbox/internal/usercode"
 	"github.com/onward-go/outbox/persistence"
 )
 
@@ -31,7 +33,9 @@ type wakeOption func(*wakeConfig)
 func (o wakeOption) applyToWake(c *wakeConfig) { o(c) }
 
 // WithErrorHandler has handle called with what goes wrong on the way of a
-// notification, one error at a time. Such an error costs no more than time, so
+// notification, one error at a time, on a goroutine of its own, so that it can stop
+// nothing: [Listen] and [Notifier.Close] wait for it for at most a second before they
+// return. Such an error costs no more than time, so
 // nothing has to be done about it but to look into it if it persists. The default
 // is to drop it.
 func WithErrorHandler(handle func(error)) WakeOption {
@@ -50,6 +54,7 @@ type waking struct {
 	table   string // the outbox, for messages
 	channel string
 	onError func(error)
+	calls   *usercode.Calls // of the user's error handler
 	invalid error
 }
 
@@ -63,7 +68,9 @@ func newWaking(pool *pgxpool.Pool, opts []WakeOption) waking {
 		opt.applyToWake(&c)
 	}
 	naming := face.New("pgxtx", c.options).Store(sqlstore.Postgres).Naming
-	w := waking{pool, naming.Outbox(), channel(naming.Outbox()), c.onError, c.invalid}
+	calls := usercode.NewCalls("the error handler", new(atomic.Int64), nil)
+	onError := func(err error) { calls.Add(func() { c.onError(err) }) }
+	w := waking{pool, naming.Outbox(), channel(naming.Outbox()), onError, calls, c.invalid}
 	if w.invalid == nil {
 		w.invalid = newStore(pool, c.options).Invalid()
 	}
