@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -93,4 +94,37 @@ func TestDocsNameTargetsThatExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, targets, 5)
+}
+
+// fileName is a path or a file's name in a span of code.
+var fileName = regexp.MustCompile(`^[\w./-]*\w\.(?:go|sh|sql|md|mod)$`)
+
+// A file that a page names in code is one of ours, by its path or its name alone.
+func TestDocsNameFilesThatExist(t *testing.T) {
+	exists := map[string]bool{
+		"src/backend/access/transam/xact.c": true, "src/backend/storage/ipc/procarray.c": true, // PostgreSQL's
+		".down.sql": true, // what golang-migrate calls a way down
+	}
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		for name := path; !entry.IsDir(); {
+			exists[name] = true
+			_, rest, found := strings.Cut(name, "/")
+			if !found {
+				break
+			}
+			name = rest
+		}
+		return err
+	}))
+	require.False(t, exists["pass.go"])
+	names := 0
+	for _, page := range pages(t) {
+		for _, m := range span.FindAllStringSubmatch(prose(t, page), -1) {
+			if fileName.MatchString(m[1]) {
+				require.True(t, exists[m[1]], "%s: there is no file %s", page, m[1])
+				names++
+			}
+		}
+	}
+	require.Greater(t, names, 5)
 }

@@ -30,6 +30,7 @@ var variables = map[string][]string{
 // drivers, tools, other libraries, PostgreSQL's source.
 var foreign = set(`
 	Conn Session Server
+	Get NamedExec Select
 	Intercept RegisterTLSConfig StatementBegin StatementEnd
 	FetchCooldown FetchPollInterval InsertTx JobCompleteTx MaxWorkers PollInterval TxFromContext
 	CommitTransaction GetSnapshotData ProcArrayEndTransaction ProcArrayLock ResourceOwnerRelease

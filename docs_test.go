@@ -70,7 +70,7 @@ func pages(t *testing.T) []string {
 func shown(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "sqltx/*/example_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "sqltx/*/example_test.go", "eventstest/using_test.go", "docs/guide/*_test.go", "testdata/matrix/goose_test.go", "testdata/matrix/golang_migrate_test.go", "testdata/libraries/example_*_test.go", "testdata/iam/entiam/example_test.go", "testdata/iam/entiam/tx.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files, pattern)

@@ -1,0 +1,3 @@
+// Package libraries shows the outbox beside libraries that stand on database/sql and
+// have no face of their own.
+package libraries
