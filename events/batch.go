@@ -17,11 +17,12 @@ type BatchHandler func(ctx context.Context, evts []Event) error
 // batchHandler is a subscription of SubscribeBatch.
 type batchHandler struct {
 	handler BatchHandler
+	wrapped Handler // next in the middleware; nil without one
 }
 
 // one applies the handler to a single event.
 func (b *batchHandler) one(ctx context.Context, evt Event) error {
-	return b.handler(WithAccountID(ctx, ""), []Event{evt})
+	return b.call(WithAccountID(ctx, ""), []Event{evt})
 }
 
 // part is an entry of a batch, and the lane that it is taken from.
@@ -188,7 +189,7 @@ func (t *term) applyBatch(b *batchHandler, group []part) (fresh []bool, entered 
 		if len(evts) == 0 {
 			return nil, nil
 		}
-		return func() error { return b.handler(ctx, evts) }, nil
+		return func() error { return b.call(ctx, evts) }, nil
 	})
 	if late, ok := err.(*afterHandler); ok {
 		first := group[0].entry

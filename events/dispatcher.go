@@ -179,12 +179,16 @@ func (d *Dispatcher) Subscribe(eventType, handlerName string, handler Handler) e
 // transaction. After a process has ended without a word, what it may have been
 // handling is delivered one by one.
 func (d *Dispatcher) SubscribeBatch(eventType, handlerName string, handler BatchHandler) error {
-	b := &batchHandler{handler}
+	b := &batchHandler{handler: handler}
 	return d.subscribe(subscription{eventType: eventType, name: handlerName, handler: b.one, batch: b}, handler == nil)
 }
 
 func (d *Dispatcher) subscribe(s subscription, isNil bool) error {
 	eventType, handlerName := s.eventType, s.name
+	missing := -1
+	if !isNil {
+		s, missing = d.wrap(s)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	problem := persistence.CheckSubscription(persistence.Subscription{EventType: eventType, Handler: handlerName})
@@ -195,6 +199,9 @@ func (d *Dispatcher) subscribe(s subscription, isNil bool) error {
 	if isNil {
 		refuse("is nil")
 	}
+	if missing >= 0 {
+		refuse("is wrapped by middleware %d, which returns no handler", missing)
+	}
 	if slices.ContainsFunc(d.handlers[eventType], func(s subscription) bool { return s.name == handlerName }) {
 		refuse("is subscribed already")
 	}
@@ -204,9 +211,6 @@ func (d *Dispatcher) subscribe(s subscription, isNil bool) error {
 	}
 	if d.polling.Load() > 0 {
 		return invalid("subscription to %q: handler %q comes too late, Poll is running", eventType, handlerName)
-	}
-	if s.batch == nil {
-		s.handler = d.wrap(s.handler)
 	}
 	d.handlers[eventType] = append(slices.Clip(d.handlers[eventType]), s)
 	return nil

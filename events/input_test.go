@@ -51,7 +51,11 @@ func TestBadOptionsAndSubscriptionsAreReturnedJoinedBeforeAnythingIsRead(t *test
 	require.Empty(t, states)
 }
 
-func TestPublisherWithoutAStore(t *testing.T) {
+func TestAPublisherWithoutAStoreOrWithANilOptionRefuses(t *testing.T) {
+	withoutOption := events.NewPublisher(memstore.New(), events.WithNotify(func() {}), nil)
+	err := withoutOption.Publish(t.Context(), event("a"))
+	require.ErrorIs(t, err, persistence.ErrInvalid)
+	require.ErrorContains(t, err, "option 1 of the publisher is nil")
 	require.ErrorIs(t, events.NewPublisher(nil).Publish(t.Context(), event("a")), persistence.ErrInvalid)
 }
 

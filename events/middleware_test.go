@@ -84,6 +84,118 @@ func TestMiddlewareThatComesTooLateOrIsNilIsRefused(t *testing.T) {
 	}
 }
 
+// Around a batch each middleware is called for each event.
+func TestMiddlewareWrapsBatchHandlers(t *testing.T) {
+	store := memstore.New()
+	d := events.NewDispatcher(store, store, store, store, events.WithConcurrency(1))
+	var calls []string
+	made := 0
+	note := func(name string) events.Middleware {
+		return func(next events.Handler) events.Handler {
+			made++
+			return func(ctx context.Context, evt events.Event) error {
+				calls = append(calls, name+" "+evt.ID+" of "+events.AccountID(ctx))
+				require.True(t, persistence.InTransaction(ctx))
+				evt.Payload = append(evt.Payload, name...)
+				err := next(ctx, evt)
+				calls = append(calls, "after "+name+" "+evt.ID)
+				return err
+			}
+		}
+	}
+	d.Use(note("a"), note("b"))
+	require.NoError(t, d.SubscribeBatch("t", "h", func(ctx context.Context, evts []events.Event) error {
+		require.Empty(t, events.AccountID(ctx))
+		for _, evt := range evts {
+			calls = append(calls, "handler "+evt.ID+" "+string(evt.Payload))
+		}
+		return nil
+	}))
+	one, two := of("1", "e1"), of("2", "e2")
+	one.AccountID, two.AccountID = "acc1", "acc2"
+	publish(t, store, one, two)
+	n, err := d.RunOnce(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.Equal(t, []string{
+		"a e1 of acc1", "b e1 of acc1", "a e2 of acc2", "b e2 of acc2", "handler e1 ab", "handler e2 ab",
+		"after b e2", "after a e2", "after b e1", "after a e1",
+	}, calls)
+	publish(t, store, of("3", "e3"))
+	_, err = d.RunOnce(t.Context(), 10)
+	require.NoError(t, err)
+	require.Contains(t, calls, "handler e3 ab")
+	require.Equal(t, 2, made, "a handler is wrapped once")
+}
+
+// What a middleware does for one event is not done to the others of the batch.
+func TestWhatMiddlewareDoesToAnEventOfABatchIsDoneToThatAlone(t *testing.T) {
+	for name, m := range map[string]events.Middleware{
+		"leaves it out": func(next events.Handler) events.Handler {
+			return func(ctx context.Context, evt events.Event) error {
+				if evt.ID == "bad" {
+					return nil
+				}
+				return next(ctx, evt)
+			}
+		},
+		"drops its error": func(next events.Handler) events.Handler {
+			return func(ctx context.Context, evt events.Event) error {
+				if err := next(ctx, evt); err != nil && evt.ID != "bad" {
+					return err
+				}
+				return nil
+			}
+		},
+		"calls it again": func(next events.Handler) events.Handler {
+			return func(ctx context.Context, evt events.Event) error {
+				if err := next(ctx, evt); err == nil || evt.ID != "bad" {
+					return err
+				}
+				_ = next(ctx, evt)
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			d := events.NewDispatcher(store, store, store, store)
+			d.Use(m)
+			var applied batches
+			require.NoError(t, d.SubscribeBatch("t", "h", applied.handler(func(_ context.Context, evt events.Event) error {
+				if evt.ID == "bad" {
+					return errBroken
+				}
+				return nil
+			})))
+			publish(t, store, of("1", "a"), of("2", "b"), of("3", "bad"), of("4", "c"), of("5", "d"))
+			n, err := d.RunOnce(t.Context(), 10)
+			require.NoError(t, err)
+			require.Equal(t, 5, n)
+			require.ElementsMatch(t, []string{"a", "b", "c", "d"}, applied.all())
+		})
+	}
+}
+
+func TestMiddlewareThatReturnsNoHandlerOrLosesTheContextIsTold(t *testing.T) {
+	store := memstore.New()
+	d := events.NewDispatcher(store, store, store, store)
+	d.Use(func(next events.Handler) events.Handler { return next }, func(events.Handler) events.Handler { return nil })
+	require.ErrorContains(t, d.Subscribe("t", "h", nothing), "middleware 1, which returns no handler")
+	require.ErrorIs(t, d.SubscribeBatch("t", "b", func(context.Context, []events.Event) error { return nil }), persistence.ErrInvalid)
+	_, err := d.RunOnce(t.Context(), 1)
+	require.ErrorIs(t, err, persistence.ErrInvalid)
+
+	d = events.NewDispatcher(store, store, store, store)
+	d.Use(func(next events.Handler) events.Handler {
+		return func(_ context.Context, evt events.Event) error { return next(context.Background(), evt) }
+	})
+	require.NoError(t, d.SubscribeBatch("t", "b", func(context.Context, []events.Event) error { return nil }))
+	publish(t, store, event("a"))
+	_, err = d.RunOnce(t.Context(), 1)
+	require.ErrorContains(t, err, "not the one it was given")
+}
+
 type renamed struct {
 	Name string `json:"name"`
 }

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
@@ -10,8 +11,9 @@ import (
 // Publisher records events in the transaction of the change that caused them.
 // It is safe for concurrent use.
 type Publisher struct {
-	store  persistence.OutboxStore
-	notify func()
+	store   persistence.OutboxStore
+	notify  func()
+	invalid error
 }
 
 // PublisherOption configures a [Publisher].
@@ -31,10 +33,18 @@ func WithNotify(notify func()) PublisherOption {
 	return func(p *Publisher) { p.notify = notify }
 }
 
-// NewPublisher returns a publisher to the store.
+// NewPublisher returns a publisher to the store. What is wrong with the arguments is
+// returned by Publish, as [persistence.ErrInvalid].
 func NewPublisher(store persistence.OutboxStore, opts ...PublisherOption) *Publisher {
 	p := &Publisher{store: store}
-	for _, opt := range opts {
+	if store == nil {
+		p.invalid = invalid("the publisher has no outbox store")
+	}
+	for i, opt := range opts {
+		if opt == nil {
+			p.invalid = errors.Join(p.invalid, invalid("option %d of the publisher is nil", i))
+			continue
+		}
 		opt(p)
 	}
 	return p
@@ -60,8 +70,8 @@ func NewPublisher(store persistence.OutboxStore, opts ...PublisherOption) *Publi
 // and free if it rolls back. Whoever publishes with a key that an open
 // transaction has reserved waits for its end.
 func (p *Publisher) Publish(ctx context.Context, evts ...Event) error {
-	if p.store == nil {
-		return fmt.Errorf("publish: %w: the publisher has no outbox store", persistence.ErrInvalid)
+	if p.invalid != nil {
+		return fmt.Errorf("publish: %w", p.invalid)
 	}
 	records := make([]persistence.Record, len(evts))
 	reservations := make([]persistence.Reservation, len(evts))

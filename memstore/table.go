@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+
+	"github.com/onward-go/outbox/persistence"
 )
 
 // Table is a table of the application's own in the store's transactions, for
@@ -22,6 +24,7 @@ type Table[K comparable, V any] struct {
 type row[V any] struct {
 	committed, pending cell[V]
 	owner              *tx
+	writes             int // of pending
 }
 
 type cell[V any] struct {
@@ -61,26 +64,52 @@ func (t *Table[K, V]) All(ctx context.Context) map[K]V {
 // [persistence.ErrNoTransaction] without one, and [ErrDeadlock] when waiting
 // for the row would be for ever.
 func (t *Table[K, V]) Put(ctx context.Context, key K, value V) error {
-	return t.Update(ctx, key, func(V, bool) (V, error) { return value, nil })
+	return t.write(ctx, key, func(*row[V]) (cell[V], error) { return cell[V]{value, true}, nil })
 }
 
+// mostRuns is how often Update calls its function before it takes it for one that
+// writes the row itself.
+const mostRuns = 10_000
+
 // Update locks the row of key, then sets it to what change makes of the
-// current value. The row stays as it is when change returns an error. Errors
-// are those of Put.
+// current value. The row stays as it is when change returns an error.
+//
+// If another goroutine of the same transaction has written the row meanwhile, change
+// is called again, with the value of then. Change must not write the row itself: that
+// is [persistence.ErrInvalid], and the row stays as it was before. Other errors are
+// those of Put.
 func (t *Table[K, V]) Update(ctx context.Context, key K, change func(value V, exists bool) (V, error)) error {
-	return t.write(ctx, key, func(c cell[V]) (cell[V], error) {
-		value, err := change(c.value, c.exists)
-		return cell[V]{value, true}, err
+	return t.write(ctx, key, func(r *row[V]) (cell[V], error) {
+		first := r.pending
+		for range mostRuns {
+			before, writes := r.pending, r.writes
+			value, err := t.outside(func() (V, error) { return change(before.value, before.exists) })
+			if err != nil || r.writes == writes {
+				return cell[V]{value, true}, err
+			}
+		}
+		r.set(first)
+		return first, fmt.Errorf("memstore: %w: the function that updates row %v writes the row itself", persistence.ErrInvalid, key)
 	})
+}
+
+// outside calls a function without the store's mutex, which the caller holds: the
+// function may use the store.
+func (t *Table[K, V]) outside(fn func() (V, error)) (V, error) {
+	t.store.mu.Unlock()
+	defer t.store.mu.Lock()
+	return fn()
 }
 
 // Delete deletes the row of key in the transaction that ctx carries. Errors
 // are those of Put.
 func (t *Table[K, V]) Delete(ctx context.Context, key K) error {
-	return t.write(ctx, key, func(cell[V]) (cell[V], error) { return cell[V]{}, nil })
+	return t.write(ctx, key, func(*row[V]) (cell[V], error) { return cell[V]{}, nil })
 }
 
-func (t *Table[K, V]) write(ctx context.Context, key K, change func(cell[V]) (cell[V], error)) error {
+// write locks a row and sets it to what change returns, which is called with the
+// store's mutex held.
+func (t *Table[K, V]) write(ctx context.Context, key K, change func(*row[V]) (cell[V], error)) error {
 	tx, err := t.store.current(ctx)
 	if err != nil {
 		return err
@@ -101,22 +130,22 @@ func (t *Table[K, V]) write(ctx context.Context, key K, change func(cell[V]) (ce
 		tx.rows = append(tx.rows, r)
 		tx.undo = append(tx.undo, func() { r.owner = nil })
 	}
-	// The row is locked, so the change needs no mutex, and may use the store.
-	before := r.pending
-	after, err := func() (cell[V], error) {
-		t.store.mu.Unlock()
-		defer t.store.mu.Lock()
-		return change(before)
-	}()
+	after, err := change(r)
 	switch {
 	case err != nil:
 		return err
 	case tx.cause != nil:
 		return tx.cause
 	}
-	r.pending = after
-	tx.undo = append(tx.undo, func() { r.pending = before })
+	before := r.pending
+	r.set(after)
+	tx.undo = append(tx.undo, func() { r.set(before) })
 	return nil
+}
+
+func (r *row[V]) set(c cell[V]) {
+	r.pending = c
+	r.writes++
 }
 
 // forget drops rows that nobody has locked. The caller holds the store's mutex.

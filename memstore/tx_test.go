@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/memstore"
@@ -141,4 +143,43 @@ func TestAnUpdateMayReadTheStore(t *testing.T) {
 	}))
 	value, _ := rows.Get(t.Context(), "a")
 	require.Equal(t, 1, value)
+}
+
+func TestGoroutinesOfOneTransactionLoseNoUpdate(t *testing.T) {
+	store := memstore.New()
+	rows := memstore.NewTable[string, int](store)
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				assert.NoError(t, rows.Update(ctx, "a", func(n int, _ bool) (int, error) {
+					runtime.Gosched()
+					return n + 1, nil
+				}))
+			})
+		}
+		all.Wait()
+		return nil
+	}))
+	value, _ := rows.Get(t.Context(), "a")
+	require.Equal(t, 100, value)
+}
+
+func TestAnUpdateThatWritesItsRowItselfIsRefused(t *testing.T) {
+	store := memstore.New()
+	rows := memstore.NewTable[string, int](store)
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		require.NoError(t, rows.Put(ctx, "a", 1))
+		for _, write := range []func() error{
+			func() error { return rows.Put(ctx, "a", 5) },
+			func() error { return rows.Delete(ctx, "a") },
+			func() error { return rows.Update(ctx, "a", func(n int, _ bool) (int, error) { return n + 10, nil }) },
+		} {
+			require.ErrorIs(t, rows.Update(ctx, "a", func(n int, _ bool) (int, error) { return n + 1, write() }), persistence.ErrInvalid)
+			n, _ := rows.Get(ctx, "a")
+			require.Equal(t, 1, n)
+		}
+		return rows.Update(ctx, "a", func(n int, _ bool) (int, error) { return n + 1, rows.Put(ctx, "b", n) })
+	}))
+	require.Equal(t, map[string]int{"a": 2, "b": 1}, rows.All(t.Context()))
 }
