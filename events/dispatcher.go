@@ -66,6 +66,7 @@ type Dispatcher struct {
 	audited    time.Time
 	pruned     time.Time
 	requeued   requeued
+	warnedOf   int // the limit of a pool that is small
 }
 
 type subscription struct {
@@ -135,22 +136,6 @@ func newOwner() string {
 		host = "unknown"
 	}
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), NewID())
-}
-
-// spareConnections are those that the dispatcher itself needs: to read and save,
-// and to renew the lease.
-const spareConnections = 2
-
-// width returns how many lanes run at once.
-func (d *Dispatcher) width() int {
-	if d.concurrency > 0 {
-		return d.concurrency
-	}
-	limited, ok := d.tx.(persistence.TransactionLimit)
-	if !ok || limited.MaxTransactions() == 0 {
-		return DefaultConcurrency
-	}
-	return min(DefaultConcurrency, max(1, limited.MaxTransactions()-spareConnections))
 }
 
 // Subscribe registers a handler for a type of event. Subscribe before the first

@@ -10,7 +10,9 @@ import (
 // lanes delivers entries: those of one aggregate one after the other, those of
 // different ones in parallel. It is safe for concurrent use.
 type lanes struct {
-	width int // how many run at once
+	width    int        // how many run at once
+	widthNow func() int // asked now and then
+	fitted   time.Time  // when it was last asked
 	// single puts everything into one lane, which keeps the order of reading,
 	// and stops at the failing event.
 	single bool
@@ -122,7 +124,8 @@ type job struct {
 
 // next takes what is to run next, if it may. The caller holds the mutex.
 func (l *lanes) next() (job, bool) {
-	if l.closed || l.running == l.width {
+	l.fit()
+	if l.closed || l.running >= l.width {
 		return job{}, false
 	}
 	var next turn
@@ -260,6 +263,7 @@ func (l *lanes) close() {
 // load is what the lanes have before them.
 type load struct {
 	running int
+	width   int // how many can run at once
 	ready   int // lanes that could run, but for the width
 	queued  int // entries that are not settled and not parked
 	bytes   int64
@@ -280,5 +284,5 @@ func (l *lanes) now() load {
 	for _, waiting := range l.batches {
 		ready += len(waiting)
 	}
-	return load{l.running, ready, l.queued, l.bytes, l.settled}
+	return load{l.running, l.width, ready, l.queued, l.bytes, l.settled}
 }

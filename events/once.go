@@ -71,6 +71,7 @@ func (t *term) pass(ctx context.Context, limit int) (settled int, err error) {
 			t.abandon()
 		}
 	}()
+	t.fit(ctx)
 	settled, err = t.once(ctx, limit)
 	err = errors.Join(err, t.close(0), t.reported(), t.lost())
 	returned = true

@@ -60,10 +60,13 @@ func WithMaxAttempts(n int) Option {
 // A concurrency of 1 keeps the order of reading over all aggregates, and so lets
 // a failing event hold back all later ones, until it is a dead letter.
 //
-// The default is [DefaultConcurrency], or what the database can do: one at a
-// time where it has a single writer, and two less than the connections of the
-// pool, which the dispatcher itself needs. It lets no event hold back those of
-// another aggregate, even if it comes to one at a time.
+// The default is [DefaultConcurrency]. It is no more than the database can do, in
+// any case: one at a time where it has a single writer, and two less than the
+// connections of the pool, which the dispatcher itself needs to read, to save and to
+// renew its lease. The log warns where that is less than was asked for. A handler that
+// takes another connection of the pool while its transaction is open needs one for each
+// lane on top, or it waits for the others. A default, or a limit, that comes to one at a
+// time lets no event hold back those of another aggregate.
 func WithConcurrency(n int) Option {
 	return func(d *Dispatcher) {
 		d.concurrency = n

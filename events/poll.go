@@ -143,6 +143,7 @@ func (p *poller) serve(ctx context.Context, t *term) {
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)
+		t.fit(ctx)
 		began := time.Now()
 		n, more, err := t.cycle(ctx, p.batch)
 		took := time.Since(began)

@@ -48,8 +48,8 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 // busy reports whether all lanes run and have something to go on with, and so many
 // events wait. What was read then would wait, too, in a window that each read counts.
 func (t *term) busy(now load, queued int) bool {
-	ready := t.lanes.single || now.ready >= t.lanes.width
-	return ready && now.running == t.lanes.width && now.queued >= queued
+	ready := t.lanes.single || now.ready >= now.width
+	return ready && now.running >= now.width && now.queued >= queued
 }
 
 // enough is how many events are to wait.

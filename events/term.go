@@ -40,6 +40,7 @@ type term struct {
 	resumed  persistence.Cursor // the cursor that was found
 	began    time.Time
 	clock    time.Time // the database's, when it began
+	fitted   time.Time // when the lanes were made to fit the pool
 	attempts map[persistence.Marker]persistence.Attempt
 	meets    atomic.Bool // events that are applied already, the last time that it looked
 	careful  int         // so many more events may be what ended the former process
@@ -132,8 +133,14 @@ func (t *term) help(ctx context.Context, what string, fn func(context.Context)) 
 func named(what string) func() string { return func() string { return what } }
 
 func (t *term) newLanes() *lanes {
+	widthNow := func() int {
+		lanes, _ := t.d.width()
+		return lanes
+	}
 	return &lanes{
-		width:        t.d.width(),
+		width:        widthNow(),
+		widthNow:     widthNow,
+		fitted:       time.Now(),
 		single:       t.d.concurrency == 1,
 		deliver:      t.deliver,
 		tries:        t,
@@ -179,7 +186,7 @@ func (t *term) resume(ctx context.Context) error {
 	for i, s := range subscriptions {
 		t.handlers[s.eventType] = append(t.handlers[s.eventType], &served{s, states[i]})
 		if s.batch != nil {
-			t.ahead = (d.width() + 1) * d.batchSize
+			t.ahead = (t.lanes.width + 1) * d.batchSize
 		}
 		behind := states[i].Behind
 		if behind == nil {
