@@ -46,6 +46,8 @@ type Store struct {
 	table   string     // the outbox, for messages
 	mark    markReader
 	checked atomic.Bool
+	// shown says that the tables have been found to show all of their rows.
+	shown atomic.Bool
 	// tornViews is known, like all of the server, once that is checked.
 	tornViews atomic.Bool
 	// sessionIdleLimit is how long a transaction of the pool's may stand idle, a
@@ -168,7 +170,7 @@ func (s *Store) tx(ctx context.Context) (Conn, error) {
 		return nil, fmt.Errorf("outbox table %s: %w", s.table, err)
 	}
 	conn := joined{s.wrapped(tx.(Conn)), s.cfg.Dialect}
-	if err := s.check(ctx, conn); err != nil {
+	if err := s.check(ctx, conn, ofNone); err != nil {
 		return nil, err
 	}
 	return conn, nil
@@ -188,7 +190,7 @@ func (s *Store) pool(ctx context.Context, a access) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.check(ctx, conn); err != nil {
+	if err := s.check(ctx, conn, ofParent); err != nil {
 		return nil, err
 	}
 	return conn, nil
@@ -212,11 +214,14 @@ func (s *Store) unchecked(ctx context.Context, a access) (Conn, error) {
 
 // check makes sure, once, that server and tables are what the statements
 // expect.
-func (s *Store) check(ctx context.Context, conn Conn) error {
-	if s.checked.Load() {
+func (s *Store) check(ctx context.Context, conn Conn, h hidden) error {
+	if s.checked.Load() && (h == ofNone || s.shown.Load()) {
 		return nil
 	}
 	if err := s.checkServer(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.checkTables(ctx, conn, h); err != nil {
 		return err
 	}
 	if err := s.checkSchema(ctx, conn); err != nil {
@@ -226,6 +231,7 @@ func (s *Store) check(ctx context.Context, conn Conn) error {
 		return err
 	}
 	s.checked.Store(true)
+	s.shown.Store(h != ofNone || s.shown.Load())
 	return nil
 }
 

@@ -76,6 +76,9 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err != nil {
 		return persistence.Lease{}, err
 	}
+	if err := s.checkAgain(ctx, conn); err != nil {
+		return persistence.Lease{}, err
+	}
 	incarnation, err := s.incarnation(ctx, conn) // before anything that may be lost is seen
 	if err != nil {
 		return persistence.Lease{}, s.failed(err, "ask for the server's last crash")

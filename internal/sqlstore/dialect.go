@@ -64,9 +64,15 @@ type Dialect struct {
 	// lacksPrivilege reports whether the server refuses a statement to the user; nil
 	// where there are no users.
 	lacksPrivilege func(error) bool
-	// judge makes out a server by what it tells of itself, and refuses one that
-	// will not do.
+	// judge makes out a server by what it tells of itself and of the session, and
+	// refuses one that will not do.
 	judge func(facts) (product, error)
+	// refuses makes a finding of the error of a server that is set up so that it cannot
+	// even be asked; or nil.
+	refuses func(error) error
+	// watchesTables says that whether the tables hide rows is asked again with each
+	// lease, since it can change, and costs little to ask.
+	watchesTables bool
 	// Begin replaces the driver's begin, where that would take its locks too
 	// late.
 	Begin []string
@@ -171,7 +177,9 @@ type statements struct {
 	inspectStatements
 
 	// schema
-	DescribeServer    string // names and values of what there is to know of the server
+	DescribeServer    string // names and values of what there is to know of server and session
+	DescribeTables    string // yields a table, what is wrong with it, and by what name
+	ProbeFormat       string // yields 2026-03-29 01:59:59 UTC and a zero byte; or ""
 	SessionIdleLimit  string // of the session as it begins, in ms; or ""
 	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
 	FindSchema        string // is the version table there?

@@ -22,6 +22,7 @@ var MySQL = &Dialect{
 	isTransient:     mysqlIsTransient,
 	lacksPrivilege:  mysqlLacksPrivilege,
 	lostConnection:  "invalid connection",
+	refuses:         mysqlRefuses,
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
 	hidesHolders:    func(err error) bool { return mysqlNumber(err) != 0 },
@@ -210,11 +211,23 @@ SELECT 1 FROM /*!80022 performance_schema.processlist */ /*M! information_schema
 		// by its name would fail.
 		DescribeServer: `
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
-  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results')`,
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation',
+  'character_set_client', 'character_set_connection', 'character_set_results', 'sql_select_limit', 'completion_type', 'sql_mode', 'sql_safe_updates',
+  'sql_big_selects', 'max_join_size', 'transaction_read_only', 'tx_read_only', 'unique_checks', 'sql_log_bin', 'skip_replication', 'require_row_format')`,
+
+		DescribeTables: `
+SELECT table_name, CASE WHEN table_type = 'BASE TABLE' THEN 'engine' ELSE 'no table' END, COALESCE(engine, '')
+FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN ('{prefix}outbox_schema', '{prefix}outbox', '{prefix}outbox_idempotency', '{prefix}outbox_dedup',
+  '{prefix}outbox_cursors', '{prefix}outbox_subscriptions', '{prefix}outbox_audit', '{prefix}outbox_attempts', '{prefix}outbox_dead_letters', '{prefix}outbox_fence')
+  AND (table_type <> 'BASE TABLE' OR engine <> 'InnoDB')`,
 
 		// SYSDATE has to move on within a statement, or a stamp would be taken
-		// before its fence is locked.
-		ClockMoves: `SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)`,
+		// before its fence is locked; and NOW has to be near it, which it is not where
+		// the session's timestamp is set.
+		ClockMoves: `
+SELECT CASE WHEN ABS(UNIX_TIMESTAMP(SYSDATE(6)) - UNIX_TIMESTAMP(NOW(6))) < 60 THEN 1 ELSE 0 END
+FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) <> NOW(6)`,
 
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 

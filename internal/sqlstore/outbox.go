@@ -84,6 +84,9 @@ func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit i
 // anyServer asks for no particular server, though still for a primary.
 const anyServer = -1
 
+// hidesRows, in place of a server, says that the user may not see all rows.
+const hidesRows = -2
+
 // readRows reads records. The first column of each row names the server, 0 a
 // standby; a row without an id stands for no row.
 func (s *Store) readRows(ctx context.Context, conn Conn, server int64, query string, args []any, row func(persistence.Record) error) error {
@@ -96,6 +99,8 @@ func (s *Store) readRows(ctx context.Context, conn Conn, server int64, query str
 			return err
 		case from == 0:
 			return fmt.Errorf("%w: a standby answered; connect to the primary", persistence.ErrNotPrimary)
+		case from == hidesRows:
+			return rowSecurity(s.table, "")
 		case server != anyServer && from != server:
 			return fmt.Errorf("%w: safe mark and rows came from different servers; connect to the primary, not through a proxy that splits reads", persistence.ErrNotPrimary)
 		case r.ID == "":

@@ -14,6 +14,7 @@ var Postgres = &Dialect{
 	judge:               judgePostgres,
 	partitions:          postgresPartitions{},
 	partitionsAreTables: true,
+	watchesTables:       true,
 	isRace: func(err error) bool {
 		switch sqlState(err) {
 		case "40P01", // deadlock
@@ -99,11 +100,13 @@ LEFT JOIN producer ON true`,
 
 		// created_time >= is for partition pruning, which does not see the row
 		// comparison; the row comparison is for the index. The outer join
-		// makes the server tell who it is even when there is no row.
+		// makes the server tell who it is even when there is no row. Row-level
+		// security may be turned on at any time, so each read says whether it hides
+		// rows.
 		ReadAfter: `
 SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
   coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
-FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('{schema}"{prefix}outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 LEFT JOIN LATERAL (
   SELECT * FROM {schema}"{prefix}outbox"
@@ -122,7 +125,7 @@ LEFT JOIN LATERAL (
 		// the number begins there.
 		ReadWindow: `
 SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('{schema}"{prefix}outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 CROSS JOIN LATERAL (
   (SELECT n.rows::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
@@ -247,15 +250,17 @@ WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
 ORDER BY created_time, id LIMIT 1`,
 
 		partitionStatements: partitionStatements{
-			// Bounds are written in the session's own style, so it can read
-			// them. One that is detached at this moment has none; OFFSET 0
-			// keeps it from being asked twice.
+			// The server writes bounds in the session's style, of which only ISO names a
+			// time zone by its offset: it is set for this statement, before the bounds
+			// are asked for. A partition that is detached at this moment has none; OFFSET
+			// 0 keeps it from being asked twice.
 			ListPartitions: `
+WITH style AS MATERIALIZED (SELECT set_config('DateStyle', 'ISO', true) AS name)
 SELECT c.relname, format('%I.%I', n.nspname, c.relname),
-  substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
+  substring(b.bound FROM 'FROM [(]''([^'']+)''[)]')::timestamptz, substring(b.bound FROM 'TO [(]''([^'']+)''[)]')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
-FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound OFFSET 0) AS b
+FROM style, pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, c.oid) END AS bound OFFSET 0) AS b
 WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL`,
 
 			LastStamp: `SELECT max(created_time) FROM <partition>`,
@@ -299,8 +304,41 @@ WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartiti
 		DescribeServer: `
 SELECT 'version', version()
 UNION ALL
-SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'`,
+SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
+UNION ALL
+SELECT name, current_setting(name) FROM unnest(ARRAY['client_encoding', 'DateStyle', 'bytea_output']) AS s(name)`,
+
+		// Whether the driver, in the mode that it is in, can read what the session
+		// writes.
+		ProbeFormat:      `SELECT timestamptz '2026-03-29 01:59:59+00', decode('00', 'hex')`,
 		SessionIdleLimit: `SELECT coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'`,
+
+		// A policy of a partition counts only for those who read that by its name, as
+		// retention does. A rule that runs in place of a statement, a view and a
+		// temporary table of the session hide what is written, and a crash empties an
+		// unlogged table.
+		DescribeTables: `
+WITH named AS MATERIALIZED (
+  SELECT to_regclass(t.name)::oid AS oid, t.name IN ('{schema}"{prefix}outbox"', '{schema}"{prefix}outbox_idempotency"') AS partitioned
+  FROM unnest(ARRAY['{schema}"{prefix}outbox_schema"', '{schema}"{prefix}outbox"', '{schema}"{prefix}outbox_idempotency"',
+    '{schema}"{prefix}outbox_dedup"', '{schema}"{prefix}outbox_cursors"', '{schema}"{prefix}outbox_subscriptions"',
+    '{schema}"{prefix}outbox_audit"', '{schema}"{prefix}outbox_attempts"', '{schema}"{prefix}outbox_dead_letters"']) AS t(name)
+)
+SELECT c.oid::regclass::text, 'hidden rows',
+  coalesce((SELECT string_agg(polname, ', ' ORDER BY polname) FROM pg_policy WHERE polrelid = c.oid), '')
+FROM named JOIN pg_class AS c ON c.oid = named.oid WHERE row_security_active(c.oid)
+UNION ALL
+SELECT c.oid::regclass::text, 'hidden rows of a partition',
+  coalesce((SELECT string_agg(polname, ', ' ORDER BY polname) FROM pg_policy WHERE polrelid = c.oid), '')
+FROM named JOIN pg_inherits AS i ON i.inhparent = named.oid JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE named.partitioned AND row_security_active(c.oid)
+UNION ALL
+SELECT c.oid::regclass::text, 'rule', r.rulename::text
+FROM named JOIN pg_class AS c ON c.oid = named.oid JOIN pg_rewrite AS r ON r.ev_class = c.oid
+WHERE c.relkind IN ('r', 'p') AND r.is_instead AND r.ev_enabled <> 'D'
+UNION ALL
+SELECT c.oid::regclass::text, CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'no table' WHEN c.relpersistence = 't' THEN 'temporary' ELSE 'unlogged' END, ''
+FROM named JOIN pg_class AS c ON c.oid = named.oid WHERE c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p'`,
 
 		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,

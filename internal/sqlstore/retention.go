@@ -198,7 +198,15 @@ func (s *Store) retentionPool(ctx context.Context, options persistence.Retention
 	if err := options.Check(); err != nil {
 		return nil, s.failed(err, "retention")
 	}
-	return s.pool(ctx, writing)
+	conn, err := s.pool(ctx, writing)
+	if err != nil {
+		return nil, err
+	}
+	// It looks into partitions, and at what dispatchers remember.
+	if err := s.checkTables(ctx, conn, ofPartition); err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 func lockTimeout(options persistence.RetentionOptions) time.Duration {

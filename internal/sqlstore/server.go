@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -85,6 +86,30 @@ func (d *Dialect) CheckServer(ctx context.Context, conn Conn) (string, error) {
 }
 
 func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
+	p, err := d.describe(ctx, conn)
+	if d.statements.ClockMoves == "" || p == (product{}) {
+		return p, err
+	}
+	moves, near := false, int64(0)
+	askErr := conn.Query(ctx, d.statements.ClockMoves, nil, func(scan func(...any) error) error {
+		moves = true
+		return scan(&near)
+	})
+	switch {
+	case askErr != nil && err != nil: // whoever is refused need not know the statement
+	case askErr != nil:
+		err = askErr
+	case !moves:
+		err = errors.Join(err, refuse("the server runs with sysdate-is-now, which stamps events before they are fenced", "turn it off"))
+	case near == 0:
+		err = errors.Join(err, refuse("the session's timestamp is set, so events would be stamped with it", "set it to DEFAULT, or leave it out of the DSN"))
+	}
+	return p, err
+}
+
+// describe asks the server who it is, and how it and the session are set up, and
+// refuses what will not do. It returns no product where it could not ask.
+func (d *Dialect) describe(ctx context.Context, conn Conn) (product, error) {
 	told := facts{}
 	err := conn.Query(ctx, d.statements.DescribeServer, nil, func(scan func(...any) error) error {
 		var name, value string
@@ -93,21 +118,31 @@ func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 		return err
 	})
 	if err != nil {
+		if d.refuses != nil {
+			err = cmp.Or(d.refuses(err), err)
+		}
 		return product{}, err
 	}
 	p, err := d.judge(told)
-	if d.statements.ClockMoves == "" {
-		return p, err
-	}
-	moves, askErr := exists(ctx, conn, d.statements.ClockMoves)
-	switch {
-	case askErr != nil && err != nil: // whoever is refused need not know the statement
-	case askErr != nil:
-		err = askErr
-	case !moves:
-		err = errors.Join(err, refuse("the server runs with sysdate-is-now, which stamps events before they are fenced", "turn it off"))
+	if err == nil && d.statements.ProbeFormat != "" && !told.standardFormat() && !d.reads(ctx, conn) {
+		err = refuse(fmt.Sprintf("the session's DateStyle is %q and its bytea_output %s, which the driver cannot read in the mode that it is in", told["datestyle"], told["bytea_output"]),
+			"leave them out of the DSN, or set them to ISO and hex")
 	}
 	return p, err
+}
+
+// standardFormat reports whether a session writes times and bytes as all drivers read
+// them.
+func (f facts) standardFormat() bool {
+	return strings.HasPrefix(f["datestyle"], "ISO") && f["bytea_output"] == "hex"
+}
+
+// reads reports whether the driver can read times and bytes of the session.
+func (d *Dialect) reads(ctx context.Context, conn Conn) bool {
+	var at time.Time
+	var zero []byte
+	err := conn.Query(ctx, d.statements.ProbeFormat, nil, func(scan func(...any) error) error { return scan(&at, &zero) })
+	return err == nil && at.Equal(time.Date(2026, 3, 29, 1, 59, 59, 0, time.UTC)) && len(zero) == 1
 }
 
 // lookalike is a database that speaks another's protocol. It tells by a word in
@@ -143,12 +178,20 @@ func judgePostgres(f facts) (product, error) {
 	case f["advisory locks"] == "0":
 		return p, refuse("this "+p.String()+" has no advisory locks, which fence events", "use PostgreSQL 15 or newer")
 	}
-	return p, p.atLeast(version{15}, "which the statements are not made for")
+	// SQL_ASCII converts nothing.
+	if set := f["client_encoding"]; set != "" && set != "UTF8" && set != "SQL_ASCII" {
+		err = refuse("the session's client_encoding is "+set+", so text is taken for other text than it is", "leave it out of the DSN, or set it to UTF8")
+	}
+	return p, errors.Join(p.atLeast(version{15}, "which the statements are not made for"), err)
 }
 
 func judgeSQLite(f facts) (product, error) {
 	p := product{name: "SQLite", version: parseVersion(f["version"])}
-	return p, p.atLeast(version{3, 42}, "which lacks unixepoch with fractions of a second")
+	err := p.atLeast(version{3, 42}, "which lacks unixepoch with fractions of a second")
+	if f.on("read_uncommitted") {
+		err = errors.Join(err, refuse("read_uncommitted is on, so with a shared cache events would be delivered whose transaction rolls back", "leave the pragma out"))
+	}
+	return p, err
 }
 
 // judgeMySQL refuses what is known to break the fence, which is the lock on a
@@ -176,6 +219,11 @@ func judgeMySQL(f facts) (product, error) {
 		{"SingleStore", "SingleStore"},
 		{"Dolt", "Dolt"},
 	}, "whose row locks do not fence events as InnoDB's do", "MySQL or MariaDB")
+	if limit, told := f["sql_select_limit"]; err == nil && (!told || limit != unlimited) {
+		// It cuts this answer as well, so there is no more to judge by.
+		return product{}, refuse("the session's sql_select_limit cuts what a query yields, and the cursor would pass the events beyond it",
+			"leave it out of the DSN, or set it to DEFAULT")
+	}
 	if err == nil {
 		err = p.atLeast(oldest, why)
 	}
@@ -184,6 +232,11 @@ func judgeMySQL(f facts) (product, error) {
 	}
 	var all []error
 	refused := func(what, remedy string) { all = append(all, refuse(p.String()+": "+what, remedy)) }
+	for _, s := range mysqlSettings {
+		if what := s.wrong(f); what != "" {
+			refused(what, s.remedy)
+		}
+	}
 	if provider := f["wsrep_provider"]; f.on("wsrep_on") && provider != "" && !strings.EqualFold(provider, "none") {
 		refused("it is a node of a Galera cluster (wsrep_on), and locks do not reach the other nodes", "use a single primary with replicas")
 	}

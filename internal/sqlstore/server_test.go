@@ -58,7 +58,7 @@ func TestServersAreToldByTheirVersion(t *testing.T) {
 		{SQLite, "3.41.2", "", "", "SQLite 3.41.2"},
 		{SQLite, "3.7.17", "", "", "SQLite 3.7.17"},
 	} {
-		got, err := c.dialect.judge(facts{"version": c.version, "version_comment": c.comment})
+		got, err := c.dialect.judge(facts{"version": c.version, "version_comment": c.comment, "sql_select_limit": unlimited})
 		if c.want == "" {
 			require.ErrorIs(t, err, persistence.ErrUnsupported, c.version)
 			require.ErrorContains(t, err, c.says)
@@ -71,10 +71,10 @@ func TestServersAreToldByTheirVersion(t *testing.T) {
 
 // How servers are set up, beside the defaults.
 func TestServersAreToldByTheirVariables(t *testing.T) {
-	mysql := facts{"version": "8.4.6", "version_comment": "MySQL Community Server - GPL", "autocommit": "ON", "log_bin": "ON", "binlog_format": "ROW"}
+	mysql := facts{"version": "8.4.6", "version_comment": "MySQL Community Server - GPL", "autocommit": "ON", "log_bin": "ON", "binlog_format": "ROW", "sql_select_limit": unlimited}
 	mariadb := facts{
 		"version": "10.11.18-MariaDB", "autocommit": "ON", "log_bin": "ON", "binlog_format": "MIXED",
-		"wsrep_on": "OFF", "wsrep_provider": "none",
+		"wsrep_on": "OFF", "wsrep_provider": "none", "sql_select_limit": unlimited,
 	}
 	postgres := facts{"version": "PostgreSQL 17.4 on x86_64", "advisory locks": "2"}
 	const galera = "/usr/lib/galera/libgalera_smm.so"
@@ -116,6 +116,17 @@ func TestServersAreToldByTheirVariables(t *testing.T) {
 		{MySQL, mysql, facts{"group_replication_group_name": "g", "group_replication_single_primary_mode": "OFF"}, "group_replication_single_primary_mode"},
 		{MySQL, mysql, facts{"group_replication_group_name": "g", "group_replication_single_primary_mode": "ON"}, ""},
 		{MySQL, mysql, facts{"group_replication_group_name": "", "group_replication_single_primary_mode": "OFF"}, ""},
+
+		{MySQL, mysql, facts{"sql_select_limit": "100000"}, "sql_select_limit"},
+		{MySQL, mysql, facts{"sql_big_selects": "OFF", "max_join_size": unlimited}, ""},
+		{MySQL, mysql, facts{"sql_big_selects": "OFF", "max_join_size": "1000"}, "max_join_size is 1000"},
+		{MySQL, mysql, facts{"sql_log_bin": "OFF", "log_bin": "OFF"}, ""},
+		{MySQL, mysql, facts{"sql_log_bin": "OFF"}, "kept from replicas"},
+		{MySQL, mariadb, facts{"sql_mode": "PIPES_AS_CONCAT,ORACLE,NO_KEY_OPTIONS"}, "sql_mode has ORACLE"},
+		{Postgres, postgres, facts{"client_encoding": "UTF8"}, ""},
+		{Postgres, postgres, facts{"client_encoding": "LATIN1"}, "client_encoding is LATIN1"},
+		{Postgres, postgres, facts{"client_encoding": "SQL_ASCII"}, ""},
+		{SQLite, facts{"version": "3.51.1"}, facts{"read_uncommitted": "1"}, "read_uncommitted is on"},
 
 		{MySQL, mysql, facts{"tidb_current_ts": "0"}, "TiDB"},
 		{MySQL, mysql, facts{"memsql_version": "8.7"}, "SingleStore"},

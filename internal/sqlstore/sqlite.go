@@ -21,6 +21,8 @@ var SQLite = &Dialect{
 	ProbeOpen: `BEGIN`,
 	IsOpen:    func(err error) bool { return strings.Contains(err.Error(), "within a transaction") },
 	OneWriter: true,
+
+	watchesTables: true,
 	statements: statements{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of
@@ -133,7 +135,17 @@ DELETE FROM "{prefix}outbox_idempotency" WHERE (created_time, event_id, handler)
   SELECT created_time, event_id, handler FROM "{prefix}outbox_idempotency" WHERE created_time < ?1
   ORDER BY created_time, event_id, handler LIMIT ?2)`,
 
-		DescribeServer: `SELECT 'version', sqlite_version()`,
+		DescribeServer: `
+SELECT 'version', sqlite_version()
+UNION ALL SELECT 'read_uncommitted', read_uncommitted FROM pragma_read_uncommitted`,
+
+		// Names are looked for among the temporary ones of the connection first.
+		DescribeTables: `
+SELECT name, CASE type WHEN 'view' THEN 'no table' ELSE 'temporary' END, ''
+FROM (SELECT name, type FROM sqlite_temp_master UNION ALL SELECT name, type FROM sqlite_master WHERE type = 'view')
+WHERE type IN ('table', 'view') AND lower(name) IN (lower('{prefix}outbox_schema'), lower('{prefix}outbox'), lower('{prefix}outbox_idempotency'),
+  lower('{prefix}outbox_dedup'), lower('{prefix}outbox_cursors'), lower('{prefix}outbox_subscriptions'), lower('{prefix}outbox_audit'),
+  lower('{prefix}outbox_attempts'), lower('{prefix}outbox_dead_letters'))`,
 
 		FindSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
 		SchemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,

@@ -23,7 +23,7 @@ func (s *Store) Validate(ctx context.Context, roles ...persistence.Role) (persis
 	v := &validation{s: s, ctx: ctx, conn: conn, roles: roles}
 	for _, step := range []func() error{v.checkServer, v.checkSession, v.checkTables} {
 		if err := step(); err != nil {
-			return v.Validation, s.failed(err, "validate")
+			return v.Validation, s.failed(errors.Join(v.Err(), err), "validate") // what was found may be why
 		}
 	}
 	return v.Validation, s.failed(v.Err(), "validate")
@@ -125,11 +125,24 @@ func (v *validation) checkTables() error {
 	// MySQL hides tables from those who may do nothing with them, so who may not
 	// read the version is told that, and not that there is none.
 	version := need{purpose: "read the version of the tables", statement: "SchemaVersion"}
+	h := ofNone
+	switch {
+	case v.has(persistence.RoleRetention):
+		h = ofPartition
+	case v.has(persistence.RoleDispatcher):
+		h = ofParent
+	}
+	before := len(v.Findings)
+	if err := v.note(v.s.checkTables(v.ctx, v.conn, h)); err != nil {
+		return err
+	}
 	if !v.lacks(v.explain(version), v.roles[0], version) {
-		before := len(v.Findings)
-		if err := v.note(v.s.checkSchema(v.ctx, v.conn)); err != nil || len(v.Findings) > before {
+		if err := v.note(v.s.checkSchema(v.ctx, v.conn)); err != nil {
 			return err
 		}
+	}
+	if slices.ContainsFunc(v.Findings[before:], func(f persistence.Finding) bool { return f.Kind == persistence.ErrSchema }) {
+		return nil // the rest would say the same
 	}
 	if err := v.checkPrivileges(); err != nil {
 		return err

@@ -107,7 +107,7 @@ func TestServersThatAnswerOtherwiseAreRefused(t *testing.T) {
 		"PostgreSQL 14": {servers.Postgres, "version()", "'PostgreSQL 14.1 on x86_64'", "PostgreSQL 14.1"},
 		"TiDB":          {servers.MySQL, "\nSHOW VARIABLES", "SELECT * FROM (SELECT 'version' AS Variable_name, '8.0.11-TiDB-v8.5.0') AS v", "TiDB"},
 		"Galera": {servers.MariaDB, "\nSHOW VARIABLES", "SELECT * FROM (SELECT 'version' AS Variable_name, '10.11.18-MariaDB' UNION ALL " +
-			"SELECT 'wsrep_on', 'ON' UNION ALL SELECT 'wsrep_provider', '/usr/lib/galera/libgalera_smm.so') AS v", "Galera"},
+			"SELECT 'sql_select_limit', '18446744073709551615' UNION ALL SELECT 'wsrep_on', 'ON' UNION ALL SELECT 'wsrep_provider', '/usr/lib/galera/libgalera_smm.so') AS v", "Galera"},
 		"MySQL with sysdate-is-now":   {servers.MySQL, "SYSDATE(6)", "NOW(6)", "sysdate-is-now"},
 		"MariaDB with sysdate-is-now": {servers.MariaDB, "SYSDATE(6)", "NOW(6)", "sysdate-is-now"},
 	} {

@@ -393,10 +393,20 @@ FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time = ?2 AND event_i
 
 -- DescribeServer
 SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'autocommit', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider',
-  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results')
+  'group_replication_group_name', 'group_replication_single_primary_mode', 'tidb_current_ts', 'memsql_version', 'transaction_isolation', 'tx_isolation',
+  'character_set_client', 'character_set_connection', 'character_set_results', 'sql_select_limit', 'completion_type', 'sql_mode', 'sql_safe_updates',
+  'sql_big_selects', 'max_join_size', 'transaction_read_only', 'tx_read_only', 'unique_checks', 'sql_log_bin', 'skip_replication', 'require_row_format')
+
+-- DescribeTables
+SELECT table_name, CASE WHEN table_type = 'BASE TABLE' THEN 'engine' ELSE 'no table' END, COALESCE(engine, '')
+FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN ('app_outbox_schema', 'app_outbox', 'app_outbox_idempotency', 'app_outbox_dedup',
+  'app_outbox_cursors', 'app_outbox_subscriptions', 'app_outbox_audit', 'app_outbox_attempts', 'app_outbox_dead_letters', 'app_outbox_fence')
+  AND (table_type <> 'BASE TABLE' OR engine <> 'InnoDB')
 
 -- ClockMoves
-SELECT 1 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) > NOW(6)
+SELECT CASE WHEN ABS(UNIX_TIMESTAMP(SYSDATE(6)) - UNIX_TIMESTAMP(NOW(6))) < 60 THEN 1 ELSE 0 END
+FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) <> NOW(6)
 
 -- FindSchema
 SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'app_outbox_schema'

@@ -46,7 +46,7 @@ LEFT JOIN producer ON true
 -- ReadAfter
 SELECT s.server, e.created_time, coalesce(e.id, ''), coalesce(e.account_id, ''), coalesce(e.aggregate_type, ''),
   coalesce(e.aggregate_id, ''), coalesce(e.event_type, ''), e.payload
-FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('"iam"."app_outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 LEFT JOIN LATERAL (
   SELECT * FROM "iam"."app_outbox"
@@ -56,7 +56,7 @@ LEFT JOIN LATERAL (
 
 -- ReadWindow
 SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('"iam"."app_outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 CROSS JOIN LATERAL (
   (SELECT n.rows::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
@@ -373,11 +373,12 @@ WHERE created_time >= $1 AND (created_time, id) > ($1, $2) AND created_time < $3
 ORDER BY created_time, id LIMIT 1
 
 -- ListPartitions
+WITH style AS MATERIALIZED (SELECT set_config('DateStyle', 'ISO', true) AS name)
 SELECT c.relname, format('%I.%I', n.nspname, c.relname),
-  substring(b.bound FROM 'FROM \(''([^'']+)''\)')::timestamptz, substring(b.bound FROM 'TO \(''([^'']+)''\)')::timestamptz,
+  substring(b.bound FROM 'FROM [(]''([^'']+)''[)]')::timestamptz, substring(b.bound FROM 'TO [(]''([^'']+)''[)]')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
-FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound OFFSET 0) AS b
+FROM style, pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, c.oid) END AS bound OFFSET 0) AS b
 WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL
 
 -- LastStamp
@@ -488,6 +489,34 @@ FROM "iam"."app_outbox_attempts" WHERE dispatcher = $1 AND created_time = $2 AND
 SELECT 'version', version()
 UNION ALL
 SELECT 'advisory locks', count(*)::text FROM pg_catalog.pg_proc WHERE proname = 'pg_advisory_xact_lock_shared'
+UNION ALL
+SELECT name, current_setting(name) FROM unnest(ARRAY['client_encoding', 'DateStyle', 'bytea_output']) AS s(name)
+
+-- DescribeTables
+WITH named AS MATERIALIZED (
+  SELECT to_regclass(t.name)::oid AS oid, t.name IN ('"iam"."app_outbox"', '"iam"."app_outbox_idempotency"') AS partitioned
+  FROM unnest(ARRAY['"iam"."app_outbox_schema"', '"iam"."app_outbox"', '"iam"."app_outbox_idempotency"',
+    '"iam"."app_outbox_dedup"', '"iam"."app_outbox_cursors"', '"iam"."app_outbox_subscriptions"',
+    '"iam"."app_outbox_audit"', '"iam"."app_outbox_attempts"', '"iam"."app_outbox_dead_letters"']) AS t(name)
+)
+SELECT c.oid::regclass::text, 'hidden rows',
+  coalesce((SELECT string_agg(polname, ', ' ORDER BY polname) FROM pg_policy WHERE polrelid = c.oid), '')
+FROM named JOIN pg_class AS c ON c.oid = named.oid WHERE row_security_active(c.oid)
+UNION ALL
+SELECT c.oid::regclass::text, 'hidden rows of a partition',
+  coalesce((SELECT string_agg(polname, ', ' ORDER BY polname) FROM pg_policy WHERE polrelid = c.oid), '')
+FROM named JOIN pg_inherits AS i ON i.inhparent = named.oid JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE named.partitioned AND row_security_active(c.oid)
+UNION ALL
+SELECT c.oid::regclass::text, 'rule', r.rulename::text
+FROM named JOIN pg_class AS c ON c.oid = named.oid JOIN pg_rewrite AS r ON r.ev_class = c.oid
+WHERE c.relkind IN ('r', 'p') AND r.is_instead AND r.ev_enabled <> 'D'
+UNION ALL
+SELECT c.oid::regclass::text, CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'no table' WHEN c.relpersistence = 't' THEN 'temporary' ELSE 'unlogged' END, ''
+FROM named JOIN pg_class AS c ON c.oid = named.oid WHERE c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p'
+
+-- ProbeFormat
+SELECT timestamptz '2026-03-29 01:59:59+00', decode('00', 'hex')
 
 -- SessionIdleLimit
 SELECT coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'

@@ -309,6 +309,14 @@ FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time = ?2 AND event
 
 -- DescribeServer
 SELECT 'version', sqlite_version()
+UNION ALL SELECT 'read_uncommitted', read_uncommitted FROM pragma_read_uncommitted
+
+-- DescribeTables
+SELECT name, CASE type WHEN 'view' THEN 'no table' ELSE 'temporary' END, ''
+FROM (SELECT name, type FROM sqlite_temp_master UNION ALL SELECT name, type FROM sqlite_master WHERE type = 'view')
+WHERE type IN ('table', 'view') AND lower(name) IN (lower('app_outbox_schema'), lower('app_outbox'), lower('app_outbox_idempotency'),
+  lower('app_outbox_dedup'), lower('app_outbox_cursors'), lower('app_outbox_subscriptions'), lower('app_outbox_audit'),
+  lower('app_outbox_attempts'), lower('app_outbox_dead_letters'))
 
 -- FindSchema
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
