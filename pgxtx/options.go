@@ -25,6 +25,14 @@ func WithSchema(name string) Option {
 	return face.Schema(name)
 }
 
+// WithBreakingMigrations lets [Migrate] apply a migration that replicas of the release
+// before cannot live with: stop them first. Without it such a migration is refused with
+// persistence.ErrSchema, which says what would become of them. Compatible migrations,
+// and the first one on an empty database, need no leave.
+func WithBreakingMigrations() Option {
+	return face.BreakingMigrations()
+}
+
 // WithMaxPayload sets the greatest payload of an event, in bytes; at least 1.
 // The default is 16 MiB.
 func WithMaxPayload(bytes int) Option {

@@ -17,7 +17,9 @@ import (
 //go:embed mysql/*.sql postgres/*.sql sqlite/*.sql
 var Files embed.FS
 
-// Version is the schema version that this version of the library works with.
+// Version is the schema version that this version of the library works with: the
+// number of the last migration that breaks the release before it, which is the highest
+// one in outbox_schema. Compatible migrations leave it as it is.
 const Version = 1
 
 // Dialects that have a folder in [Files].
@@ -29,14 +31,36 @@ const (
 
 // Migration is one numbered file, rendered.
 type Migration struct {
-	Version    int
-	Name       string
+	Version int // its number
+	Name    string
+	// Breaks says what becomes of replicas of the release before, which cannot work
+	// with the tables once it is applied. Empty: it is compatible. They go on, may be
+	// restarted and rolled back to, and services may migrate before or after they are
+	// deployed.
+	Breaks     string
 	Statements []string
 }
 
+// String names the migration, as its file is named.
+func (m Migration) String() string { return fmt.Sprintf("%04d_%s", m.Version, m.Name) }
+
+// Recorded is the row of outbox_schema that says that the migration is applied. The
+// releases before read the highest one and want their own version, so a compatible
+// migration has a negative one, and needs no table, and so no grant, of its own.
+func (m Migration) Recorded() int {
+	if m.Breaks == "" && m.Version > 1 {
+		return -m.Version
+	}
+	return m.Version
+}
+
+// breaks begins the line in which a file says that the release before cannot work with
+// the tables any more, and what becomes of its replicas.
+const breaks = "-- breaks: "
+
 // Render returns the migrations of a dialect with the names filled in, in the
-// order in which to apply them. Each one records its version in the table
-// outbox_schema, which the library reads.
+// order in which to apply them. Each one records in the table outbox_schema that
+// it is applied, which the library reads.
 // The error is persistence.ErrInvalid for a name that is no identifier, and
 // names an unknown dialect.
 func Render(dialect string, naming Naming) ([]Migration, error) {
@@ -59,6 +83,9 @@ func Render(dialect string, naming Naming) ([]Migration, error) {
 			return nil, err
 		}
 		m := Migration{Version: version, Name: name}
+		if first, _, _ := strings.Cut(string(text), "\n"); strings.HasPrefix(first, breaks) {
+			m.Breaks = strings.TrimPrefix(first, breaks)
+		}
 		for statement := range strings.SplitSeq(naming.Expand(string(text)), "\n-- statement\n") {
 			m.Statements = append(m.Statements, strings.TrimSpace(statement))
 		}

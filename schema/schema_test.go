@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -25,7 +26,13 @@ func TestEveryDialectEndsAtTheVersion(t *testing.T) {
 				require.NotEmpty(t, statement)
 			}
 		}
-		require.Equal(t, schema.Version, migrations[len(migrations)-1].Version)
+		highest := 0
+		for _, m := range migrations {
+			highest = max(highest, m.Recorded())
+			last := m.Statements[len(m.Statements)-1]
+			require.Contains(t, last, fmt.Sprintf("x_outbox_schema%s (version) VALUES (%d);", quote(d.Name()), m.Recorded()), "what it is recorded by")
+		}
+		require.Equal(t, schema.Version, highest)
 	}
 }
 
@@ -42,4 +49,12 @@ func TestNamesThatAreNoIdentifiersAreRefused(t *testing.T) {
 	_, err = schema.Render("oracle", schema.Naming{})
 	require.ErrorContains(t, err, "oracle")
 	require.NoError(t, schema.Naming{Schema: "App", Prefix: "_iam2_"}.Check(schema.Postgres))
+}
+
+// quote ends a quoted name of the dialect.
+func quote(dialect string) string {
+	if dialect == schema.MySQL {
+		return ""
+	}
+	return `"`
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/onward-go/outbox/internal/sqlstore"
 	"github.com/onward-go/outbox/internal/stdsql"
 	"github.com/onward-go/outbox/persistence"
+	"github.com/onward-go/outbox/schema"
 )
 
 // Outbox is a transactor and all stores over one database. It is safe for
@@ -60,6 +61,12 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.store.Migrate(ctx
 // SchemaVersion returns the version of the tables, 0 if there are none, whether
 // or not it is the one that this library needs.
 func (o *Outbox) SchemaVersion(ctx context.Context) (int, error) { return o.store.SchemaVersion(ctx) }
+
+// PendingMigrations returns the migrations that [Outbox.Migrate] would apply, in their
+// order; none if the tables are those that the library needs.
+func (o *Outbox) PendingMigrations(ctx context.Context) ([]schema.Migration, error) {
+	return o.store.PendingMigrations(ctx)
+}
 
 // Migrate creates or upgrades the tables; see [Outbox.Migrate].
 func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {

@@ -14,6 +14,7 @@ type Config struct {
 	naming     schema.Naming
 	maxPayload int
 	async      bool
+	breaking   bool
 	pipeline   stdsql.Pipeline
 	invalid    error
 }
@@ -38,7 +39,7 @@ func NilOption(face string, i int) error {
 
 // Store returns the core's part of what was set, for a database of this dialect.
 func (c Config) Store(d *sqlstore.Dialect) sqlstore.Config {
-	return sqlstore.Config{Dialect: d, Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, Invalid: c.invalid}
+	return sqlstore.Config{Dialect: d, Naming: c.naming, MaxPayload: c.maxPayload, AsynchronousCommit: c.async, BreakingMigrations: c.breaking, Invalid: c.invalid}
 }
 
 // Pipeline returns that of PostgreSQL's driver, or nil.
@@ -83,4 +84,9 @@ func AsynchronousCommit() func(*Config) {
 // Pipelined has transactions begin and end with other statements in one round trip.
 func Pipelined(p stdsql.Pipeline) func(*Config) {
 	return func(c *Config) { c.pipeline = p }
+}
+
+// BreakingMigrations lets Migrate apply what the release before cannot live with.
+func BreakingMigrations() func(*Config) {
+	return func(c *Config) { c.breaking = true }
 }

@@ -22,6 +22,10 @@ type Config struct {
 	// AsynchronousCommit lets transactions with markers commit before they are on
 	// disk.
 	AsynchronousCommit bool
+	// BreakingMigrations lets Migrate apply what the release before cannot live with.
+	BreakingMigrations bool
+	// Migrations are those that Migrate applies, nil for those of package schema.
+	Migrations []schema.Migration
 	// Pool runs statements outside of any transaction.
 	Pool Conn
 	// MaxConnections returns how many connections the pool has at most; 0 is no
@@ -41,11 +45,13 @@ type Config struct {
 // Store implements the contracts of package persistence on a SQL database. It
 // is safe for concurrent use.
 type Store struct {
-	cfg     Config
-	sql     statements // with the names filled in
-	table   string     // the outbox, for messages
-	mark    markReader
-	checked atomic.Bool
+	cfg Config
+	// migrations are what makes the tables.
+	migrations []schema.Migration
+	sql        statements // with the names filled in
+	table      string     // the outbox, for messages
+	mark       markReader
+	checked    atomic.Bool
 	// shown says that the tables have been found to show all of their rows.
 	shown atomic.Bool
 	// tornViews is known, like all of the server, once that is checked.
@@ -78,6 +84,9 @@ func New(cfg Config) *Store {
 	s := &Store{cfg: cfg, table: cfg.Naming.Outbox()}
 	if s.cfg.Invalid == nil {
 		s.cfg.Invalid = s.checkConfig()
+	}
+	if s.migrations = cfg.Migrations; s.migrations == nil && s.cfg.Invalid == nil {
+		s.migrations, s.cfg.Invalid = schema.Render(cfg.Dialect.Name, cfg.Naming)
 	}
 	if s.cfg.Invalid == nil {
 		s.sql = cfg.Dialect.statements.expand(cfg.Naming)
@@ -252,26 +261,6 @@ func (s *Store) readIdleLimit(ctx context.Context, conn Conn) error {
 	return s.failed(err, "read the session's idle limit")
 }
 
-// checkSchema makes sure that the tables are those of this version.
-func (s *Store) checkSchema(ctx context.Context, conn Conn) error {
-	version, err := s.version(ctx, conn)
-	switch {
-	case err != nil:
-		return err
-	case version == 0:
-		return s.outdated(fmt.Sprintf("table %s is missing", s.table))
-	case version < schema.Version:
-		return s.outdated(fmt.Sprintf("table %s has version %d, this library needs %d", s.table, version, schema.Version))
-	case version > schema.Version:
-		return s.tooNew(version)
-	}
-	return nil
-}
-
-func (s *Store) outdated(what string) error {
-	return persistence.Finding{Severity: persistence.SeverityError, Problem: what, Remedy: "apply the migrations first", Kind: persistence.ErrSchema}
-}
-
 // checkServer makes sure that the server can keep the promises.
 func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 	server, err := s.cfg.Dialect.checkServer(ctx, conn)
@@ -279,26 +268,6 @@ func (s *Store) checkServer(ctx context.Context, conn Conn) error {
 		s.tornViews.Store(true)
 	}
 	return s.failed(err, "check the server")
-}
-
-func (s *Store) tooNew(version int) error {
-	return persistence.Finding{
-		Severity: persistence.SeverityError, Kind: persistence.ErrSchema, Remedy: "upgrade the library",
-		Problem: fmt.Sprintf("table %s has version %d, this library knows %d", s.table, version, schema.Version),
-	}
-}
-
-// version returns the version of the tables, 0 if there are none. It looks for
-// the table before it reads it: a failed statement would abort a PostgreSQL
-// transaction.
-func (s *Store) version(ctx context.Context, conn Conn) (int, error) {
-	found, err := exists(ctx, conn, s.sql.FindSchema)
-	if err != nil || !found {
-		return 0, s.failed(err, "look for the schema version")
-	}
-	version := 0
-	err = conn.Query(ctx, s.sql.SchemaVersion, nil, func(scan func(...any) error) error { return scan(&version) })
-	return version, s.failed(err, "read the schema version")
 }
 
 // failed says what failed, on which table.

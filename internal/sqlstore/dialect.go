@@ -183,7 +183,7 @@ type statements struct {
 	SessionIdleLimit  string // of the session as it begins, in ms; or ""
 	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
 	FindSchema        string // is the version table there?
-	SchemaVersion     string
+	SchemaVersions    string // one row a migration that is applied, negative for a compatible one
 	IsolateMigrations string // or ""
 	LockMigrations    string // or ""
 	UnlockMigrations  string // or ""

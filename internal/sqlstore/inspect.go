@@ -99,15 +99,3 @@ func (s *Store) Failures(ctx context.Context, dispatcher string, event persisten
 	})
 	return failures, s.failed(err, "read the failures of dispatcher %q on event %s", dispatcher, event)
 }
-
-// SchemaVersion returns the version of the tables, 0 if there are none, whether
-// or not it is the one that the library needs.
-func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
-	if s.cfg.Invalid != nil {
-		return 0, s.cfg.Invalid
-	}
-	if err := s.checkServer(ctx, s.cfg.Pool); err != nil {
-		return 0, err
-	}
-	return s.version(ctx, s.cfg.Pool)
-}

@@ -6,23 +6,18 @@ import (
 	"fmt"
 
 	"github.com/onward-go/outbox/persistence"
-	"github.com/onward-go/outbox/schema"
 )
 
-// Migrate brings the tables to schema.Version. All of it is one transaction,
+// Migrate applies the migrations that the tables lack. All of it is one transaction,
 // under a lock, so that replicas may start at once and a crash leaves nothing
-// half-done. It refuses a ctx with a transaction, and a server that is not
-// supported.
+// half-done. It refuses a ctx with a transaction, a server that is not supported, and
+// a migration that breaks the release before, unless the configuration allows it.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.cfg.Invalid != nil {
 		return s.cfg.Invalid
 	}
 	if persistence.InTransaction(ctx) {
 		return fmt.Errorf("outbox table %s: migrate: %w: DDL has a transaction of its own", s.table, persistence.ErrInTransaction)
-	}
-	migrations, err := schema.Render(s.cfg.Dialect.Name, s.cfg.Naming)
-	if err != nil {
-		return err
 	}
 	if err := s.checkServer(ctx, s.cfg.Pool); err != nil {
 		return err
@@ -42,20 +37,21 @@ func (s *Store) Migrate(ctx context.Context) error {
 				err = errors.Join(err, s.failed(unlockErr, "unlock the migrations"))
 			}()
 		}
-		version, err := s.version(ctx, conn)
+		a, err := s.migrated(ctx, conn)
 		if err != nil {
 			return err
 		}
-		if version > schema.Version {
-			return s.tooNew(version)
+		if a.version() > latest(s.migrations) {
+			return s.tooNew(a.version())
 		}
-		for _, m := range migrations {
-			if m.Version <= version {
-				continue
-			}
+		pending := a.pending(s.migrations)
+		if err := s.refuseBreaking(a, pending); err != nil {
+			return err
+		}
+		for _, m := range pending {
 			for _, statement := range m.Statements {
 				if _, err := conn.Exec(ctx, statement); err != nil {
-					return s.failed(err, "migration %04d_%s", m.Version, m.Name)
+					return s.failed(err, "migration %s", m)
 				}
 			}
 		}

@@ -231,7 +231,7 @@ FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDA
 
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 
-		SchemaVersion: `SELECT COALESCE(MAX(version), 0) FROM {prefix}outbox_schema`,
+		SchemaVersions: `SELECT version FROM {prefix}outbox_schema`,
 
 		// The session's lock, since DDL ends the transaction.
 		LockMigrations: `SELECT GET_LOCK(CONCAT('{prefix}outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)), 60)`,

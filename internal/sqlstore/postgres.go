@@ -340,8 +340,8 @@ UNION ALL
 SELECT c.oid::regclass::text, CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'no table' WHEN c.relpersistence = 't' THEN 'temporary' ELSE 'unlogged' END, ''
 FROM named JOIN pg_class AS c ON c.oid = named.oid WHERE c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p'`,
 
-		FindSchema:    `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
-		SchemaVersion: `SELECT coalesce(max(version), 0) FROM {schema}"{prefix}outbox_schema"`,
+		FindSchema:     `SELECT 1 WHERE to_regclass('{schema}"{prefix}outbox_schema"') IS NOT NULL`,
+		SchemaVersions: `SELECT version FROM {schema}"{prefix}outbox_schema"`,
 
 		// A snapshot from before the lock would not see what the replica that
 		// held it has made.

@@ -30,14 +30,14 @@ const (
 // nothing but SELECT on a table are named once for it.
 var needs = map[persistence.Role][]need{
 	persistence.RoleProducer: {
-		{"read the version of the tables", "SchemaVersion", always},
+		{"read the version of the tables", "SchemaVersions", always},
 		{"publish", "AppendRecord", always},
 		{"reserve dedup keys", "ReserveKeys", forKeys},
 		{"give dedup keys back", "ReleaseKeys", forKeys},
 		{"find dedup keys", "TakenKeys", forKeys},
 	},
 	persistence.RoleDispatcher: {
-		{"read the version of the tables", "SchemaVersion", always},
+		{"read the version of the tables", "SchemaVersions", always},
 		{"read events", "NextEvent", always},
 		{"write markers", "RecordMarker", always},
 		{"read markers", "AppliedMarkers", always},
@@ -62,7 +62,7 @@ var needs = map[persistence.Role][]need{
 		{"purge dead letters", "PurgeDeadLetters", byHand},
 	},
 	persistence.RoleRetention: {
-		{"read the version of the tables", "SchemaVersion", always},
+		{"read the version of the tables", "SchemaVersions", always},
 		{"look for owed events", "NextEvent", always},
 		{"read cursors", "ListCursors", always},
 		{"read subscriptions", "ListSubscriptions", always},

@@ -147,8 +147,8 @@ WHERE type IN ('table', 'view') AND lower(name) IN (lower('{prefix}outbox_schema
   lower('{prefix}outbox_dedup'), lower('{prefix}outbox_cursors'), lower('{prefix}outbox_subscriptions'), lower('{prefix}outbox_audit'),
   lower('{prefix}outbox_attempts'), lower('{prefix}outbox_dead_letters'))`,
 
-		FindSchema:    `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
-		SchemaVersion: `SELECT coalesce(max(version), 0) FROM "{prefix}outbox_schema"`,
+		FindSchema:     `SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{prefix}outbox_schema'`,
+		SchemaVersions: `SELECT version FROM "{prefix}outbox_schema"`,
 		// BEGIN IMMEDIATE is the lock.
 		LockMigrations: ``,
 	},

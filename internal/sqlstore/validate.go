@@ -124,7 +124,7 @@ func (v *validation) checkTables() error {
 	defer v.tellLacks()
 	// MySQL hides tables from those who may do nothing with them, so who may not
 	// read the version is told that, and not that there is none.
-	version := need{purpose: "read the version of the tables", statement: "SchemaVersion"}
+	version := need{purpose: "read the version of the tables", statement: "SchemaVersions"}
 	h := ofNone
 	switch {
 	case v.has(persistence.RoleRetention):

@@ -411,8 +411,8 @@ FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDA
 -- FindSchema
 SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'app_outbox_schema'
 
--- SchemaVersion
-SELECT COALESCE(MAX(version), 0) FROM app_outbox_schema
+-- SchemaVersions
+SELECT version FROM app_outbox_schema
 
 -- LockMigrations
 SELECT GET_LOCK(CONCAT('app_outbox_schema:', LEFT(SHA2(COALESCE(DATABASE(), ''), 256), 16)), 60)

@@ -524,8 +524,8 @@ SELECT coalesce(reset_val, '0') FROM pg_catalog.pg_settings WHERE name = 'idle_i
 -- FindSchema
 SELECT 1 WHERE to_regclass('"iam"."app_outbox_schema"') IS NOT NULL
 
--- SchemaVersion
-SELECT coalesce(max(version), 0) FROM "iam"."app_outbox_schema"
+-- SchemaVersions
+SELECT version FROM "iam"."app_outbox_schema"
 
 -- IsolateMigrations
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED

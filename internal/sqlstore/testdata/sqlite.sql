@@ -321,6 +321,6 @@ WHERE type IN ('table', 'view') AND lower(name) IN (lower('app_outbox_schema'), 
 -- FindSchema
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'app_outbox_schema'
 
--- SchemaVersion
-SELECT coalesce(max(version), 0) FROM "app_outbox_schema"
+-- SchemaVersions
+SELECT version FROM "app_outbox_schema"
 

@@ -46,6 +46,9 @@ func (a *app) naming() (options []sqltx.Option) {
 	if a.schema != "" {
 		options = append(options, sqltx.WithSchema(a.schema))
 	}
+	if a.breaking {
+		options = append(options, sqltx.WithBreakingMigrations())
+	}
 	return options
 }
 

@@ -29,6 +29,7 @@ type app struct {
 	dialect  string
 	prefix   string
 	schema   string
+	breaking bool
 	json     bool
 	timeout  time.Duration
 	secrets  []string
