@@ -84,11 +84,11 @@ func (h *handle) refuse(query string) error {
 }
 
 // ran takes note of a statement that ran, and of its error.
-func (h *handle) ran(err error) {
+func (h *handle) ran(query string, err error) {
 	if h.savepoint && errors.Is(err, pgx.ErrTxClosed) {
 		return // the savepoint has ended, the transaction need not have
 	}
-	_ = h.watch.ran(err)
+	_ = h.watch.ran(query, err)
 }
 
 // Begin makes a savepoint.
@@ -97,7 +97,7 @@ func (h *handle) Begin(ctx context.Context) (pgx.Tx, error) {
 		return nil, err
 	}
 	made, err := h.Tx.Begin(ctx)
-	h.ran(err)
+	h.ran("SAVEPOINT", err)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (h *handle) end(ctx context.Context, end func(pgx.Tx, context.Context) erro
 	}
 	h.watch.finish()
 	err := end(h.Tx, ctx)
-	h.ran(err)
+	h.ran("the end of a savepoint", err)
 	return err
 }
 
@@ -135,7 +135,7 @@ func (h *handle) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.
 	} else if err = h.begin(ctx); err == nil {
 		tag, err = h.Tx.Exec(ctx, sql, args...)
 	}
-	h.ran(err)
+	h.ran(sql, err)
 	return tag, err
 }
 
@@ -152,10 +152,10 @@ func (h *handle) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 	}
 	found, err := h.Tx.Query(ctx, sql, args...)
 	if err != nil {
-		h.ran(err)
+		h.ran(sql, err)
 		return found, err
 	}
-	r := &rows{found, h}
+	r := &rows{found, h, sql}
 	h.watch.opened(r)
 	return r, nil
 }
@@ -165,7 +165,7 @@ func (h *handle) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	if err := h.ready(ctx, sql); err != nil {
 		return noRows{err}
 	}
-	r := &row{h.Tx.QueryRow(ctx, sql, args...), h}
+	r := &row{h.Tx.QueryRow(ctx, sql, args...), h, sql}
 	h.watch.opened(r)
 	return r
 }
@@ -180,7 +180,7 @@ func (h *handle) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if err := h.ready(ctx, ""); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	r := &batch{h.Tx.SendBatch(ctx, b), h}
+	r := &batch{BatchResults: h.Tx.SendBatch(ctx, b), of: h, queued: b.QueuedQueries}
 	h.watch.opened(r)
 	return r
 }
@@ -191,7 +191,7 @@ func (h *handle) CopyFrom(ctx context.Context, table pgx.Identifier, columns []s
 		return 0, err
 	}
 	n, err := h.Tx.CopyFrom(ctx, table, columns, rows)
-	h.ran(err)
+	h.ran("COPY "+table.Sanitize(), err)
 	return n, err
 }
 
@@ -201,7 +201,7 @@ func (h *handle) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 		return nil, err
 	}
 	prepared, err := h.Tx.Prepare(ctx, name, sql)
-	h.ran(err)
+	h.ran(sql, err)
 	return prepared, err
 }
 

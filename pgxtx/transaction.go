@@ -34,6 +34,7 @@ type tx struct {
 	set bool
 	// results are those that the user has not closed yet.
 	results []result
+	failed  sqlstore.FailedStatement
 
 	mu    sync.Mutex
 	cause error // why the transaction cannot commit any more
@@ -103,13 +104,13 @@ func (t *tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	switch {
 	case t.before != nil:
 		n, err := t.follow(ctx, query, args)
-		return n, t.ran(err)
+		return n, t.ran(query, err)
 	case t.pgx == nil:
 		tag, err := t.beginWith(ctx, query, args)
-		return tag.RowsAffected(), t.ran(err)
+		return tag.RowsAffected(), t.ran(query, err)
 	}
 	n, err := sqlConn{t.pgx}.Exec(ctx, query, args...)
-	return n, t.ran(err)
+	return n, t.ran(query, err)
 }
 
 // Query implements sqlstore.Conn.
@@ -117,16 +118,17 @@ func (t *tx) Query(ctx context.Context, query string, args []any, row func(func(
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
-	return t.ran(sqlConn{t.pgx}.Query(ctx, query, args, row))
+	return t.ran(query, sqlConn{t.pgx}.Query(ctx, query, args, row))
 }
 
 // ran takes note of a statement that ran, and returns its error.
-func (t *tx) ran(err error) error {
+func (t *tx) ran(query string, err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		t.end(errDone)
 		return errDone
 	}
-	t.look(err)
+	t.failed.Ran(sqlstore.Postgres, query, err)
+	t.look(query, err)
 	if cause := t.Err(); err == nil && cause != nil {
 		return fmt.Errorf("%w: %w", persistence.ErrNoTransaction, cause)
 	}
@@ -134,8 +136,10 @@ func (t *tx) ran(err error) error {
 }
 
 // look asks the connection whether the transaction is still open, which costs
-// nothing. Err is why it may not be. Only whoever holds the connection may ask.
-func (t *tx) look(err error) {
+// nothing. Err, of a statement, is why it may not be. Only whoever holds the connection
+// may ask.
+func (t *tx) look(query string, err error) {
+	err = sqlstore.Name(query, err)
 	if t.pgx == nil {
 		return
 	}
@@ -164,7 +168,7 @@ func (t *tx) check() error {
 	// Once a transaction that was begun elsewhere has ended, its connection is
 	// somebody else's.
 	if t.Err() == nil && t.conn != nil {
-		t.look(nil)
+		t.look("", nil)
 	}
 	return t.Err()
 }
@@ -236,7 +240,7 @@ func (t *tx) Commit(ctx context.Context) error {
 	}
 	if t.pgx != nil {
 		if err := t.pgx.Commit(ctx); err != nil {
-			return err
+			return t.failed.Explain(err)
 		}
 	}
 	t.release()

@@ -79,6 +79,9 @@ type Dialect struct {
 	// commitsImplicitly reports statements, by their first words, that end the
 	// transaction on this kind of database only; or nil.
 	commitsImplicitly func(words []string) bool
+	// AbortsOnError says that a statement that fails aborts the transaction: it takes
+	// no further one, and its COMMIT is a rollback, unless it goes back to a savepoint.
+	AbortsOnError bool
 	// ProbeOpen is a statement that fails inside an open transaction and begins
 	// one, or changes nothing, outside, for databases that may end a
 	// transaction without a word that passes here; or "".

@@ -85,7 +85,7 @@ func (h *Handle) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 		return nil, fmt.Errorf("%w: a %T prepares no statements", persistence.ErrInvalid, h.statements)
 	}
 	stmt, err := own.PrepareContext(ctx, query)
-	h.watch.Watch(err)
+	h.watch.watch(query, err)
 	h.watch.Unwatched()
 	return stmt, err
 }

@@ -27,6 +27,8 @@ type Tx struct {
 	// connection; nil once it has been, or where there is none.
 	committed func(error)
 
+	failed sqlstore.FailedStatement
+
 	mu    sync.Mutex
 	cause error // why the transaction cannot commit any more
 	doubt doubt
@@ -160,11 +162,11 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	}
 	if t.committed != nil {
 		n, err := t.follow(ctx, query, args)
-		t.Watch(err)
+		t.watch(query, err)
 		return n, err
 	}
 	n, err := t.exec(ctx, query, args)
-	t.Watch(err)
+	t.watch(query, err)
 	return n, err
 }
 
@@ -181,14 +183,15 @@ func (t *Tx) Query(ctx context.Context, query string, args []any, row func(func(
 		return err
 	}
 	err := forEachRow(ctx, t.statements, query, args, row)
-	t.Watch(err)
+	t.watch(query, err)
 	return err
 }
 
-// Watch takes note of a statement's error.
-func (t *Tx) Watch(err error) {
+// watch takes note of a statement that ran, and of its error.
+func (t *Tx) watch(query string, err error) {
+	t.failed.Ran(t.dialect, query, err)
 	if err != nil && t.dialect.EndsTransaction(err) {
-		t.end(err)
+		t.end(sqlstore.Name(query, err))
 	}
 }
 
@@ -196,9 +199,11 @@ func (t *Tx) Watch(err error) {
 // says that its result is still to be read, by somebody whose errors do not
 // pass here.
 func (t *Tx) Ran(query string, rows bool, err error) {
+	t.watch(query, err)
 	if err != nil {
-		t.Watch(err)
-	} else if f := t.dialect.MayHaveEnded; f != nil && f(query, rows) {
+		return
+	}
+	if f := t.dialect.MayHaveEnded; f != nil && f(query, rows) {
 		t.suspect(once)
 	}
 }
@@ -244,7 +249,7 @@ func (t *Tx) Check(ctx context.Context) error {
 	case err != nil:
 		t.cause = fmt.Errorf("ask whether the transaction is still open, which takes that no result is left open: %w", err)
 	case !open:
-		t.cause = errEndedSilently
+		t.cause = t.failed.Explain(errEndedSilently)
 	case t.doubt == once:
 		t.doubt = none
 	}
@@ -295,6 +300,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 		return err
 	}
 	if err := t.begun.Commit(); err != nil {
+		if t.dialect.AbortsOnError {
+			err = t.failed.Explain(err)
+		}
 		return err
 	}
 	t.end(sql.ErrTxDone)
