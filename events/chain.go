@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"time"
 
 	"github.com/onward-go/outbox/persistence"
 )
@@ -21,7 +20,7 @@ func (t *term) newChain() persistence.Chain {
 // those who have lost the lease may be open; who waits for them would keep the lane
 // of the transaction before waiting, too. Those entries are careful ones.
 func (t *term) follows(e *entry) bool {
-	if len(e.pending) != 1 || e.careful || e.suspect {
+	if len(e.pending) != 1 || e.careful || e.suspect || t.stopping() {
 		return false
 	}
 	dl := e.pending[0]
@@ -37,12 +36,11 @@ func (t *term) attempt(c persistence.Chain, e *entry, committed func(error)) (he
 	return held, entered, err
 }
 
-// conclude decides what came of an attempt, as deliver does.
-func (t *term) conclude(e *entry, entered bool, err error) (settled bool, again time.Time) {
+// conclude decides what came of an attempt.
+func (t *term) conclude(e *entry, entered bool, err error) {
 	dl := e.pending[0]
 	dl.tried = true
 	if t.tried(e.record, dl, entered, err) {
 		e.pending = nil
 	}
-	return t.delivered(e)
 }

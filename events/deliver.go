@@ -29,41 +29,31 @@ type delivery struct {
 	exited    error         // the try that the handler has ended together with the goroutine
 }
 
-// deliver tries the handlers of an event that are not settled. A failing one
-// does not stop the others. Unless all are settled it returns when to try again.
-func (t *term) deliver(e *entry) (settled bool, again time.Time) {
+// deliver tries the handlers of an event that are not settled, but for those that
+// get it in a batch. A failing one does not stop the others.
+func (t *term) deliver(e *entry) {
 	for i := 0; i < len(e.pending); {
 		dl := e.pending[i]
-		if !t.notDue(dl) && t.try(e.record, dl, e.careful) {
+		if !t.notDue(dl) && !e.batches(dl) && t.try(e.record, dl, e.careful) {
 			e.pending = slices.Delete(e.pending, i, i+1)
 			continue
 		}
 		i++
 	}
-	return t.delivered(e)
 }
 
-// delivered tells whether an event that has been tried is settled, and if not,
-// when to try again.
-func (t *term) delivered(e *entry) (settled bool, again time.Time) {
-	if len(e.pending) == 0 {
-		if e.found != nil {
-			t.tally.settle(e.found)
-		}
-		return true, time.Time{}
+// leaves tells the audit of what it has found that is settled.
+func (t *term) leaves(e *entry) {
+	if e.found != nil {
+		t.tally.settle(e.found)
 	}
-	if !t.patient || t.stopping() {
-		return false, time.Time{} // one try a pass, and none once the term ends
-	}
-	next := slices.MinFunc(e.pending, func(a, b *delivery) int { return a.due.Compare(b.due) })
-	return false, next.due
 }
 
 // try applies a handler, and reports whether that settled its delivery. It does
 // not return if the handler ends the goroutine; the next try tells what came of it.
 func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bool) {
 	if err := dl.exited; err != nil {
-		dl.exited = nil
+		dl.exited, dl.tried = nil, true
 		return t.tried(r, dl, true, err)
 	}
 	if t.stopping() {

@@ -10,25 +10,14 @@ import (
 // lanes delivers entries: those of one aggregate one after the other, those of
 // different ones in parallel. It is safe for concurrent use.
 type lanes struct {
+	deliverer
 	width    int        // how many run at once
 	widthNow func() int // asked now and then
 	fitted   time.Time  // when it was last asked
 	// single puts everything into one lane, which keeps the order of reading,
 	// and stops at the failing event.
-	single bool
-	// deliver tries an entry. Unless that settled it, it returns when to try
-	// again; the zero time is never.
-	deliver func(*entry) (settled bool, again time.Time)
-	// tries are those in a chain, of which newChain returns one, or nil where
-	// there are none.
-	tries    attempts
-	newChain func() persistence.Chain
-	// batchOf returns the batch handler that an entry is to be delivered to
-	// next, or nil; deliverBatch tries entries of one, at most batchSize, if
-	// need be each alone.
-	batchOf      func(*entry) *batchHandler
-	deliverBatch func(b *batchHandler, parts []part, alone bool)
-	batchSize    int
+	single    bool
+	batchSize int
 	// changed is told when something has ended for which somebody waits.
 	changed signal
 
@@ -40,21 +29,39 @@ type lanes struct {
 	running  int
 	suspect  bool // one runs
 	closed   bool
-	queued   int             // entries of lanes that are not parked
+	queued   int             // entries of lanes that are not idle
 	bytes    int64           // of all payloads
 	settled  int64           // entries of the window, ever
 	awaited  func(load) bool // somebody waits for that; see await
 }
 
+// deliverer is whoever knows the handlers. Each entry is of one goroutine at a time.
+type deliverer interface {
+	// step says what comes next for an entry that nobody is at.
+	step(*entry) step
+	// deliver tries an entry by itself.
+	deliver(*entry)
+	// takes reports whether an entry can be delivered to a batch handler now.
+	takes(*batchHandler, *entry) bool
+	// deliverBatch tries a batch. A lane that is decided before the rest of it can
+	// be let go.
+	deliverBatch(*batch)
+	// leaves is told of an entry that is settled, and leaves its lane.
+	leaves(*entry)
+
+	// newChain returns a chain to try entries in, or nil where there are none.
+	newChain() persistence.Chain
+	// follows reports whether an entry can be tried in a chain.
+	follows(*entry) bool
+	// attempt tries one. It may have succeeded but for the commit, of which
+	// committed is told later.
+	attempt(c persistence.Chain, e *entry, committed func(error)) (held, entered bool, err error)
+	// conclude decides what came of an attempt.
+	conclude(e *entry, entered bool, err error)
+}
+
 // laneKey is what order is kept by.
 type laneKey struct{ account, aggregateType, aggregateID string }
-
-type lane struct {
-	key    laneKey
-	queue  []*entry
-	parked bool        // its head has failed
-	timer  *time.Timer // until it is tried again; nil is never
-}
 
 // add queues entries, in the order of the arguments.
 func (l *lanes) add(entries ...*entry) {
@@ -69,11 +76,11 @@ func (l *lanes) add(entries ...*entry) {
 			l.byKey[key] = ln
 		}
 		ln.queue = append(ln.queue, e)
-		if !ln.parked {
+		if !ln.at.idle() {
 			l.queued++
 		}
 		if len(ln.queue) == 1 {
-			l.enqueue(ln)
+			l.put(ln)
 		}
 	}
 	l.schedule()
@@ -92,20 +99,6 @@ type turn struct {
 	batch *batchHandler
 }
 
-func (l *lanes) enqueue(ln *lane) {
-	head := ln.queue[0]
-	if head.suspect {
-		l.suspects = append(l.suspects, ln)
-	} else if b := l.batchOf(head); b != nil {
-		if len(l.batches[b]) == 0 {
-			l.ready = append(l.ready, turn{batch: b})
-		}
-		l.batches[b] = append(l.batches[b], ln)
-	} else {
-		l.ready = append(l.ready, turn{lane: ln})
-	}
-}
-
 // schedule starts what can run. The caller holds the mutex.
 func (l *lanes) schedule() {
 	for job, ok := l.next(); ok; job, ok = l.next() {
@@ -115,11 +108,9 @@ func (l *lanes) schedule() {
 
 // job is what a goroutine delivers in one go: the head of a lane, or a batch.
 type job struct {
-	lane    *lane
-	head    *entry
-	batch   *batchHandler
-	parts   []part
-	resumed bool // a handler has ended the goroutine that was at it
+	lane  *lane
+	head  *entry
+	batch *batch
 }
 
 // next takes what is to run next, if it may. The caller holds the mutex.
@@ -140,9 +131,14 @@ func (l *lanes) next() (job, bool) {
 	}
 	l.running++
 	if next.batch != nil {
-		return job{batch: next.batch, parts: l.takeBatch(next.batch)}, true
+		return job{batch: l.takeBatch(next.batch)}, true
 	}
-	return job{lane: next.lane, head: next.lane.queue[0]}, true
+	return l.takeHead(next.lane), true
+}
+
+func (l *lanes) takeHead(ln *lane) job {
+	l.move(ln, taken)
+	return job{lane: ln, head: ln.queue[0]}
 }
 
 func take[T any](from *[]T) T {
@@ -153,23 +149,15 @@ func take[T any](from *[]T) T {
 	return first
 }
 
-func (l *lanes) finish(ln *lane, settled bool, again time.Time) (next job, more bool) {
+// finish puts the lane of a job that has ended where it belongs.
+func (l *lanes) finish(j job) (next job, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
-	head := ln.queue[0]
-	if head.suspect {
+	if j.head.suspect {
 		l.suspect = false
 	}
-	switch {
-	case settled:
-		if l.settle(ln) {
-			l.enqueue(ln)
-		}
-	case l.closed:
-	default:
-		l.park(ln, again)
-	}
+	l.put(j.lane)
 	return l.ended()
 }
 
@@ -208,46 +196,6 @@ func (l *lanes) stopAwaiting() {
 	l.awaited = nil
 }
 
-// settle takes the head of a lane, which is done, and reports whether there is
-// another one.
-func (l *lanes) settle(ln *lane) bool {
-	head := ln.queue[0]
-	l.bytes -= int64(len(head.record.Payload))
-	l.queued--
-	if head.found == nil {
-		l.settled++
-	}
-	head.record.Payload = nil // it may wait for the mark for long
-	head.settled.Store(true)
-	ln.queue[0] = nil
-	ln.queue = ln.queue[1:]
-	if len(ln.queue) == 0 {
-		delete(l.byKey, ln.key)
-	}
-	return len(ln.queue) > 0
-}
-
-// park sets a lane aside whose head is not settled. The zero time is for ever.
-func (l *lanes) park(ln *lane, again time.Time) {
-	l.queued -= len(ln.queue)
-	ln.parked = true
-	if !again.IsZero() {
-		ln.timer = time.AfterFunc(time.Until(again), func() { l.unpark(ln) })
-	}
-}
-
-func (l *lanes) unpark(ln *lane) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return
-	}
-	ln.parked, ln.timer = false, nil
-	l.queued += len(ln.queue)
-	l.enqueue(ln)
-	l.schedule()
-}
-
 // close starts nothing any more. What runs goes on.
 func (l *lanes) close() {
 	l.mu.Lock()
@@ -265,7 +213,7 @@ type load struct {
 	running int
 	width   int // how many can run at once
 	ready   int // lanes that could run, but for the width
-	queued  int // entries that are not settled and not parked
+	queued  int // entries that are not settled, of lanes that are not idle
 	bytes   int64
 	settled int64
 }

@@ -218,7 +218,7 @@ func (d *Dispatcher) info(r *persistence.Record, handler string, attempts int, t
 }
 
 // tellOfBatch tells of the events of a batch that were delivered.
-func (t *term) tellOfBatch(b *batchHandler, group []part, fresh []bool, began time.Time) {
+func (t *term) tellOfBatch(b *batchHandler, parts []part, fresh []bool, began time.Time) {
 	if !t.d.observed() {
 		return
 	}
@@ -228,7 +228,7 @@ func (t *term) tellOfBatch(b *batchHandler, group []part, fresh []bool, began ti
 			size++
 		}
 	}
-	for i, p := range group {
+	for i, p := range parts {
 		if !fresh[i] {
 			continue
 		}

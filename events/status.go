@@ -178,7 +178,7 @@ func (l *lanes) parked() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, ln := range l.byKey {
-		if ln.parked {
+		if ln.at.idle() {
 			n++
 		}
 	}

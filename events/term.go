@@ -138,19 +138,15 @@ func (t *term) newLanes() *lanes {
 		return lanes
 	}
 	return &lanes{
-		width:        widthNow(),
-		widthNow:     widthNow,
-		fitted:       time.Now(),
-		single:       t.d.concurrency == 1,
-		deliver:      t.deliver,
-		tries:        t,
-		newChain:     t.newChain,
-		batchOf:      t.batchOf,
-		deliverBatch: t.deliverBatch,
-		batchSize:    t.d.batchSize,
-		changed:      t.changed,
-		byKey:        map[laneKey]*lane{},
-		batches:      map[*batchHandler][]*lane{},
+		deliverer: t,
+		width:     widthNow(),
+		widthNow:  widthNow,
+		fitted:    time.Now(),
+		single:    t.d.concurrency == 1,
+		batchSize: t.d.batchSize,
+		changed:   t.changed,
+		byKey:     map[laneKey]*lane{},
+		batches:   map[*batchHandler][]*lane{},
 	}
 }
 

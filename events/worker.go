@@ -1,10 +1,6 @@
 package events
 
-import (
-	"time"
-
-	"github.com/onward-go/outbox/persistence"
-)
+import "github.com/onward-go/outbox/persistence"
 
 // worker is a goroutine's way through the jobs. Where the transactor can, it lets
 // a transaction commit together with the begin of the next one: what it has
@@ -17,35 +13,26 @@ type worker struct {
 	now    *lane             // of what is being tried
 }
 
-// attempts is how a worker tries entries in a chain.
-type attempts interface {
-	// follows reports whether an entry can be tried in a chain.
-	follows(*entry) bool
-	// attempt tries one. It may have succeeded but for the commit, of which
-	// committed is told later.
-	attempt(c persistence.Chain, e *entry, committed func(error)) (held, entered bool, err error)
-	// conclude decides what came of a try, as deliver does.
-	conclude(e *entry, entered bool, err error) (settled bool, again time.Time)
-}
-
 // work does one job after the other: while there are some, an event costs no
 // goroutine. If a handler ends this one by runtime.Goexit, another goes on.
 func (w *worker) work(j job) {
 	ended := true
 	defer func() {
 		if ended {
-			j.resumed = true
+			if j.batch != nil {
+				j.batch.alone = true
+			}
 			go w.work(j)
 		}
 	}()
 	for more := true; more; {
 		switch {
 		case j.batch != nil:
-			w.deliverBatch(j.batch, j.parts, j.resumed)
-			j, more = w.finishBatch(j.parts)
-		case w.chain == nil || !w.tries.follows(j.head):
-			settled, again := w.deliver(j.head)
-			j, more = w.finish(j.lane, settled, again)
+			w.deliverBatch(j.batch)
+			j, more = w.finishBatch(j.batch)
+		case w.chain == nil || !w.follows(j.head):
+			w.deliver(j.head)
+			j, more = w.finish(j)
 		default:
 			j, more = w.chained(j)
 		}
@@ -57,7 +44,7 @@ func (w *worker) work(j job) {
 func (w *worker) chained(j job) (next job, more bool) {
 	before := w.held
 	w.now = j.lane
-	held, entered, err := w.tries.attempt(w.chain, j.head, func(err error) { w.committed(j, err) })
+	held, entered, err := w.attempt(w.chain, j.head, func(err error) { w.committed(j, err) })
 	w.now = nil
 	switch {
 	case w.failed != nil: // so this one has not been tried
@@ -72,8 +59,8 @@ func (w *worker) chained(j job) (next job, more bool) {
 		entered, err = true, w.failed
 	}
 	w.held, w.failed = job{}, nil
-	settled, again := w.tries.conclude(j.head, entered, err)
-	return w.finish(j.lane, settled, again)
+	w.conclude(j.head, entered, err)
+	return w.finish(j)
 }
 
 // committed takes note of what became of the held transaction. While the next one
@@ -83,7 +70,7 @@ func (w *worker) committed(j job, err error) {
 		w.failed = err
 		return
 	}
-	w.tries.conclude(j.head, true, nil)
+	w.conclude(j.head, true, nil)
 	w.release(j.lane, w.now)
 }
 
@@ -95,22 +82,24 @@ func (l *lanes) follower(j job) (job, bool) {
 	case l.closed, len(l.suspects) > 0 && !l.suspect:
 	case len(l.ready) > 0:
 		first := l.ready[0]
-		if first.batch == nil && l.tries.follows(first.lane.queue[0]) {
-			return job{lane: first.lane, head: take(&l.ready).lane.queue[0]}, true
+		if first.batch == nil && l.follows(first.lane.queue[0]) {
+			return l.takeHead(take(&l.ready).lane), true
 		}
-	case len(j.lane.queue) > 1 && l.tries.follows(j.lane.queue[1]):
+	case len(j.lane.queue) > 1 && l.follows(j.lane.queue[1]):
 		return job{lane: j.lane, head: j.lane.queue[1]}, true
 	}
 	return job{}, false
 }
 
 // release lets a lane go on whose head is settled. What is being delivered may be
-// of that lane itself.
+// of that lane itself, which stays taken then.
 func (l *lanes) release(ln, now *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settle(ln) && ln != now {
-		l.enqueue(ln)
+	if ln == now {
+		l.settle(ln)
+	} else {
+		l.put(ln)
 		l.schedule()
 	}
 	l.tell()
@@ -122,6 +111,6 @@ func (l *lanes) putBack(j job, before *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if j.lane != before {
-		l.enqueue(j.lane)
+		l.put(j.lane)
 	}
 }
