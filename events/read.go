@@ -254,7 +254,7 @@ func (t *term) save(ctx context.Context) error {
 	applied := t.applied // of what is passed and counted above, and maybe more
 	t.mu.Unlock()
 	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{
-		Cursor: low, Count: own.Rows, CaughtUp: t.behind, Counts: others, Settled: settled, Applied: applied,
+		Cursor: low, Count: own.Rows, Offsets: own.Offsets, CaughtUp: t.behind, Counts: others, Settled: settled, Applied: applied,
 	})
 	if err != nil {
 		t.check(err)

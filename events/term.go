@@ -195,7 +195,7 @@ func (t *term) resume(ctx context.Context) error {
 	}
 	t.window.frontier, t.saved = t.window.low, t.window.low
 	if len(t.behind) > 0 && t.window.low == t.resumed { // they are new
-		if err := d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: t.resumed, Count: state.Count, CaughtUp: t.behind}); err != nil {
+		if err := d.cursors.Save(ctx, t.lease, persistence.Progress{Cursor: t.resumed, Count: state.Count, Offsets: state.Offsets, CaughtUp: t.behind}); err != nil {
 			return err
 		}
 		t.behind = nil

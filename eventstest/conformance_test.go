@@ -27,6 +27,7 @@ func TestConformance(t *testing.T) {
 				return value, nil
 			},
 			Insert:         store.Insert,
+			Delete:         store.Delete,
 			EndTransaction: func(ctx context.Context) error { return store.Abort(ctx, memstore.ErrDeadlock) },
 			FailCommit:     func(ctx context.Context) error { return store.FailCommit(ctx, eventstest.ErrLost) },
 		}

@@ -84,7 +84,7 @@ func TestSchemaThatDoesNotFit(t *testing.T) {
 	require.NoError(t, gormtx.Migrate(t.Context(), db))
 	require.NoError(t, gormtx.Migrate(t.Context(), db), "a second time")
 
-	require.NoError(t, db.Exec("UPDATE outbox_schema SET version = ?", schema.Version+1).Error)
+	require.NoError(t, db.Exec("UPDATE outbox_schema SET version = ? WHERE version = ?", schema.Version+1, schema.Version).Error)
 	for name, call := range calls(gormtx.New(db)) {
 		err := call(t.Context())
 		require.ErrorIs(t, err, persistence.ErrSchema, name)

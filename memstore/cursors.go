@@ -15,9 +15,10 @@ type sidecar struct {
 	lease       persistence.Lease
 	cursor      persistence.Cursor
 	count       int64 // of the cursor's bucket
+	offsets     persistence.Offsets
 	countedFrom time.Time
 	attempts    map[persistence.Marker]persistence.Attempt
-	counts      map[int64]int64 // by the bucket's beginning, in microseconds
+	counts      map[int64]persistence.Bucket // by the bucket's beginning, in microseconds
 }
 
 // fenced returns the dispatcher's sidecar if the lease is still good.
@@ -38,7 +39,7 @@ func (s *Store) existing(dispatcher string) (*sidecar, error) {
 }
 
 func (c *sidecar) state() persistence.State {
-	return persistence.State{Lease: c.lease, Cursor: c.cursor, Count: c.count, CountedFrom: c.countedFrom}
+	return persistence.State{Lease: c.lease, Cursor: c.cursor, Count: c.count, Offsets: c.offsets, CountedFrom: c.countedFrom}
 }
 
 // failing returns the deliveries that have failed and are not settled, in order.
@@ -65,7 +66,7 @@ func (s *Store) Create(ctx context.Context, dispatcher string, start persistence
 			cursor:      start,
 			countedFrom: persistence.BucketAfter(start),
 			attempts:    map[persistence.Marker]persistence.Attempt{},
-			counts:      map[int64]int64{},
+			counts:      map[int64]persistence.Bucket{},
 		}
 	}
 	return nil
@@ -155,7 +156,7 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 	if err != nil {
 		return err
 	}
-	c.cursor, c.count = to, 0
+	c.cursor, c.count, c.offsets = to, 0, persistence.Offsets{}
 	c.countedFrom = persistence.BucketAfter(to)
 	c.lease.Token++
 	for _, sub := range s.subscriptions {

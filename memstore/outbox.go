@@ -69,6 +69,17 @@ func (s *Store) Insert(ctx context.Context, record persistence.Record) error {
 	return nil
 }
 
+// Delete takes a committed record away past the library, as somebody with access to a
+// table might. For tests.
+func (s *Store) Delete(ctx context.Context, event persistence.Cursor) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.rows = slices.DeleteFunc(s.rows, func(r persistence.Record) bool { return r.Cursor() == event })
+	return nil
+}
+
 // ReadAfter implements [persistence.OutboxStore].
 func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit int) ([]persistence.Record, error) {
 	return s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
@@ -132,7 +143,9 @@ func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistenc
 		if n := len(buckets); n == 0 || !buckets[n-1].Start.Equal(start) {
 			buckets = append(buckets, persistence.Bucket{Start: start})
 		}
-		buckets[len(buckets)-1].Rows++
+		last := &buckets[len(buckets)-1]
+		last.Rows++
+		last.Offsets.Add(r.CreatedTime)
 	}
 	return buckets, nil
 }

@@ -26,7 +26,7 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		}
 	}
 	if progress.Cursor.Compare(c.cursor) >= 0 {
-		c.cursor, c.count = progress.Cursor, progress.Count
+		c.cursor, c.count, c.offsets = progress.Cursor, progress.Count, progress.Offsets
 	}
 	for _, key := range progress.CaughtUp {
 		if sub, ok := s.subscriptions[key]; ok && sub.Dispatcher == lease.Dispatcher {
@@ -34,7 +34,7 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 		}
 	}
 	for _, bucket := range progress.Counts {
-		c.counts[bucket.Start.UnixMicro()] = bucket.Rows
+		c.counts[bucket.Start.UnixMicro()] = bucket
 	}
 	for _, m := range progress.Settled {
 		delete(c.attempts, m.Key())
@@ -54,9 +54,9 @@ func (s *Store) Counts(ctx context.Context, dispatcher string, from, to time.Tim
 	}
 	var buckets []persistence.Bucket
 	for _, micros := range slices.Sorted(maps.Keys(c.counts)) {
-		start := time.UnixMicro(micros).UTC()
+		start := time.UnixMicro(micros)
 		if !start.Before(from) && start.Before(to) {
-			buckets = append(buckets, persistence.Bucket{Start: start, Rows: c.counts[micros]})
+			buckets = append(buckets, c.counts[micros])
 		}
 	}
 	return buckets, nil

@@ -112,7 +112,7 @@ func (s *Store) Prune(ctx context.Context, lease persistence.Lease, unserved tim
 		}
 	}
 	old := c.cursor.CreatedTime.Add(-2 * persistence.AuditWindow)
-	maps.DeleteFunc(c.counts, func(micros, _ int64) bool { return micros < old.UnixMicro() })
+	maps.DeleteFunc(c.counts, func(micros int64, _ persistence.Bucket) bool { return micros < old.UnixMicro() })
 	maps.DeleteFunc(c.attempts, func(_ persistence.Marker, a persistence.Attempt) bool { return a.Event.CreatedTime.Before(old) })
 	slices.SortFunc(pruned, compareSubscriptions)
 	return pruned, nil

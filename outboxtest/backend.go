@@ -46,6 +46,10 @@ type Backend struct {
 	// where nobody else can write.
 	Insert func(ctx context.Context, record persistence.Record) error
 
+	// Delete deletes a row of the outbox by hand, which nobody should. It commits.
+	// Nil where nobody can.
+	Delete func(ctx context.Context, event persistence.Cursor) error
+
 	// Partition cuts the first partition of both tables at each of the rising
 	// times, as they would be cut had the outbox existed then. Nil where there
 	// are no partitions.

@@ -180,7 +180,8 @@ var cursorRules = []rule{
 func buckets(events ...int64) []persistence.Bucket {
 	all := make([]persistence.Bucket, len(events))
 	for i, n := range events {
-		all[i] = persistence.Bucket{Start: persistence.BucketStart(stamp(0)).Add(time.Duration(i) * persistence.BucketWidth), Rows: n}
+		all[i] = persistence.Bucket{Start: persistence.BucketStart(stamp(0)).Add(time.Duration(i) * persistence.BucketWidth), Rows: n,
+			Offsets: persistence.Offsets{Micros: 7 * n, Rows: n - 1}}
 	}
 	return all
 }
@@ -222,8 +223,10 @@ var countRules = []rule{
 			{at(5, "y"), 4, 4, "it moves within a moment"},
 			{at(6, "a"), 5, 5, "it moves to an id that is less"},
 		} {
-			require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: c.to, Count: c.count}))
-			require.Equal(s, c.want, s.load("d").Count, c.why)
+			require.NoError(s, s.Cursors.Save(s.ctx, lease, persistence.Progress{Cursor: c.to, Count: c.count, Offsets: persistence.Offsets{Micros: 3 * c.count, Rows: c.count}}))
+			state := s.load("d")
+			require.Equal(s, c.want, state.Count, c.why)
+			require.Equal(s, persistence.Offsets{Micros: 3 * c.want, Rows: c.want}, state.Offsets, c.why)
 		}
 		states, err := s.Admin.ListCursors(s.ctx)
 		require.NoError(s, err)
@@ -231,6 +234,7 @@ var countRules = []rule{
 		require.Empty(s, s.counts("d"))
 		require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(6, "a")))
 		require.Zero(s, s.load("d").Count)
+		require.Zero(s, s.load("d").Offsets)
 	}},
 	{"counts replace those saved before, and others stay", func(s *suite) {
 		lease := s.load("d").Lease

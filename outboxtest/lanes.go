@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onward-go/outbox/events"
+	"github.com/onward-go/outbox/persistence"
 )
 
 var laneRules = []rule{
@@ -84,5 +85,30 @@ var laneRules = []rule{
 			s.wantState("h/rogue", "applied")
 		}
 		require.Zero(s, d.Stats().LateEvents, "it is counted now")
+	}},
+	{"a row that was deleted by hand hides no other that is stamped behind the cursor", func(s *suite) {
+		if s.Insert == nil || s.Delete == nil {
+			s.Skip("nobody else can write")
+		}
+		s.commit(numbered("e", 5)...)
+		d := s.dispatcher()
+		s.subscribe(d, "h", s.effect("h"))
+		s.pass(d, 5)
+		first := s.read(beginning)[0].Cursor()
+		rogue := record("rogue")
+		rogue.CreatedTime = first.CreatedTime.Add(-time.Microsecond)
+		if persistence.BucketStart(rogue.CreatedTime) != persistence.BucketStart(first.CreatedTime) {
+			rogue.CreatedTime = first.CreatedTime.Add(time.Microsecond)
+		}
+		require.NoError(s, s.Insert(s.ctx, rogue))
+		require.NoError(s, s.Delete(s.ctx, first))
+		for _, late := range []int64{1, 0} { // processes that have just come up
+			d = s.dispatcher()
+			s.subscribe(d, "h", s.effect("h"))
+			_, err := d.RunOnce(s.ctx, 10)
+			require.NoError(s, err)
+			s.wantState("h/rogue", "applied")
+			require.Equal(s, late, d.Stats().LateEvents)
+		}
 	}},
 }

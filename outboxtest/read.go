@@ -133,6 +133,7 @@ var readRules = []rule{
 			require.Zero(s, b.Start.UnixMicro()%persistence.BucketWidth.Microseconds())
 			require.Equal(s, time.UTC, b.Start.Location())
 			rows += b.Rows
+			require.Equal(s, offsetsOf(b.Start, all[:6]), b.Offsets)
 		}
 		require.Equal(s, int64(6), rows, "the end is exclusive")
 		buckets, err = s.Outbox.CountRows(s.ctx, last.Add(time.Hour), last.Add(2*time.Hour))
@@ -212,4 +213,15 @@ func (s *suite) lateCommit(n int) {
 	late.finish(nil)
 	seen = append(seen, ids(s.read(cursor))...)
 	require.ElementsMatch(s, append(ids(numbered("late", n)), "early"), seen)
+}
+
+// offsetsOf adds up the records that are stamped in a bucket.
+func offsetsOf(bucket time.Time, records []persistence.Record) (sum persistence.Offsets) {
+	for _, r := range records {
+		if offset := r.CreatedTime.Sub(bucket); offset >= 0 && offset < persistence.BucketWidth {
+			sum.Rows++
+			sum.Micros += offset.Microseconds()
+		}
+	}
+	return sum
 }

@@ -71,6 +71,8 @@ type State struct {
 	Cursor Cursor
 	// Count is the number of events at or before Cursor in its own bucket.
 	Count int64
+	// Offsets is what is known of the stamps of these events.
+	Offsets Offsets
 	// CountedFrom is the time from which on all settled events are counted: the
 	// beginning of the first bucket after the position at which the dispatcher
 	// was created, or to which it was rewound.
@@ -122,6 +124,8 @@ type Progress struct {
 	// Count is the number of events at or before Cursor in its own bucket. It is
 	// of no account when the stored cursor is ahead.
 	Count int64
+	// Offsets are of the same events, as far as they have been added up.
+	Offsets Offsets
 	// CaughtUp are subscriptions that were behind and have come to Cursor. They
 	// are behind from there, or not any more once it is the dispatcher's.
 	CaughtUp []Subscription

@@ -18,5 +18,7 @@ func ExampleRender() {
 		last := m.Statements[len(m.Statements)-1]
 		fmt.Println(m.Version, m.Name, strings.Contains(last, `"app"."iam_outbox_schema"`))
 	}
-	// Output: 1 outbox true
+	// Output:
+	// 1 outbox true
+	// 2 audit_offsets true
 }

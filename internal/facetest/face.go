@@ -83,9 +83,13 @@ func (f Face) Backend(t testing.TB) outboxtest.Backend {
 			}
 			return value, err
 		},
-		EndTransaction:  func(ctx context.Context) error { return d.endTransaction(ctx, f) },
-		FailCommit:      func(ctx context.Context) error { return d.failCommit(ctx, f) },
-		Insert:          func(ctx context.Context, r persistence.Record) error { return d.insert(ctx, f, r) },
+		EndTransaction: func(ctx context.Context) error { return d.endTransaction(ctx, f) },
+		FailCommit:     func(ctx context.Context) error { return d.failCommit(ctx, f) },
+		Insert:         func(ctx context.Context, r persistence.Record) error { return d.insert(ctx, f, r) },
+		Delete: func(ctx context.Context, event persistence.Cursor) error {
+			_, err := f.Pool.ExecContext(ctx, Numbered(f.Dialect, "DELETE FROM "+d.table(f.Naming, "outbox")+" WHERE id = ?"), event.ID)
+			return err
+		},
 		OneWriter:       d.oneWriter,
 		SavepointsBlock: d.savepointsBlock != nil && d.savepointsBlock(f.Pool),
 		Snapshots:       d.snapshots != nil && d.snapshots(f.Pool),

@@ -42,6 +42,9 @@ type jsonBucket struct {
 	Micros int64  `json:"micros"`
 	At     string `json:"at"` // the same, for MySQL
 	Events int64  `json:"events"`
+	// Offsets are of so many of them.
+	Offsets       int64 `json:"offsets"`
+	OffsetsEvents int64 `json:"offsets_events"`
 }
 
 func encodeRecords(records []persistence.Record) (keys string, payloads []byte, err error) {
@@ -114,7 +117,7 @@ func encodeSubscriptions(subscriptions []persistence.Subscription) (string, erro
 func encodeBuckets(buckets []persistence.Bucket) (string, error) {
 	once := map[int64]jsonBucket{}
 	for _, b := range buckets {
-		once[b.Start.UnixMicro()] = jsonBucket{b.Start.UnixMicro(), b.Start.UTC().Format(mysqlTime), b.Rows}
+		once[b.Start.UnixMicro()] = jsonBucket{b.Start.UnixMicro(), b.Start.UTC().Format(mysqlTime), b.Rows, b.Offsets.Micros, b.Offsets.Rows}
 	}
 	text, err := json.Marshal(slices.SortedFunc(maps.Values(once), func(a, b jsonBucket) int { return cmp.Compare(a.Micros, b.Micros) }))
 	return string(text), err

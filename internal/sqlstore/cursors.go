@@ -63,7 +63,8 @@ func (s *Store) oneCursor(ctx context.Context, conn Conn, query, dispatcher stri
 func scanState(scan func(...any) error) (persistence.State, error) {
 	var st persistence.State
 	err := scan(&st.Lease.Dispatcher, timestamp{&st.Cursor.CreatedTime}, &st.Cursor.ID,
-		&st.Lease.Owner, &st.Lease.Token, timestamp{&st.Lease.ExpiresTime}, &st.Lease.Unclean, timestamp{&st.CountedFrom}, &st.Count)
+		&st.Lease.Owner, &st.Lease.Token, timestamp{&st.Lease.ExpiresTime}, &st.Lease.Unclean, timestamp{&st.CountedFrom}, &st.Count,
+		&st.Offsets.Micros, &st.Offsets.Rows)
 	return st, err
 }
 

@@ -149,7 +149,7 @@ type statements struct {
 	ReadAfter     string // after time, after id, mark, limit
 	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit; and with namesHoldouts the time beyond them and their names
 	ReadKeys      string // keys as JSON
-	CountRows     string // from, to, bucket width in µs
+	CountRows     string // from, to, bucket width in µs; the sum of what the stamps lie after the beginning of their bucket
 
 	// idempotency
 	Incarnation  string // with setsTransaction
@@ -216,7 +216,7 @@ type sidecarStatements struct {
 	CreateCursor string // dispatcher, time, id, counted from
 	AcquireLease string // dispatcher, owner, duration in µs
 	ReleaseLease string // dispatcher, token, owner
-	SaveCursor   string // dispatcher, token, time, id, events of its bucket, owner
+	SaveCursor   string // dispatcher, token, time, id, events of its bucket, owner, sum of their offsets, of how many
 	RewindCursor string // dispatcher, time, id, counted from
 	ForgetCursor string // dispatcher
 	HoldsToken   string // dispatcher, token, owner

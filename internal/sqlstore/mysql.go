@@ -115,8 +115,10 @@ SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.crea
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
 STRAIGHT_JOIN {prefix}outbox AS e ON e.created_time = k.at AND e.id = k.id`,
 
+		// Buckets divide a minute.
 		CountRows: `
-SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*)
+SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*),
+  CAST(SUM((SECOND(created_time) * 1000000 + MICROSECOND(created_time)) MOD ?3) AS SIGNED)
 FROM {prefix}outbox WHERE created_time >= ?1 AND created_time < ?2
 GROUP BY bucket ORDER BY bucket`,
 

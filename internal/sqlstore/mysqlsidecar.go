@@ -3,18 +3,18 @@ package sqlstore
 // mysqlSidecar is what MySQL and MariaDB run for the dispatchers' sidecar.
 var mysqlSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
 
 	ListCursors: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM {prefix}outbox_cursors ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
 	// statement, has locked its cursor first. What is read afterwards is of
 	// a snapshot that is made then.
 	LockCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 FOR UPDATE`,
 
 	CreateCursor: `
@@ -41,13 +41,15 @@ WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 	SaveCursor: `
 UPDATE {prefix}outbox_cursors SET
   bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
+  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?8 ELSE bucket_offsets_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
 WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6`,
 
 	RewindCursor: `
-UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
+UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1, rev = rev + 1
 WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
@@ -79,15 +81,16 @@ WHERE event_type = ?1 AND handler = ?2`,
 	ForgetSubscription: `DELETE FROM {prefix}outbox_subscriptions WHERE event_type = ?1 AND handler = ?2`,
 
 	SaveCounts: `
-INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events)
-SELECT c.dispatcher, k.at, k.events
+INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events, offsets, offsets_events)
+SELECT c.dispatcher, k.at, k.events, k.offsets, k.offsets_events
 FROM {prefix}outbox_cursors AS c
-JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events',
+  offsets BIGINT PATH '$.offsets', offsets_events BIGINT PATH '$.offsets_events')) AS k
 WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
-ON DUPLICATE KEY UPDATE events = VALUES(events)`,
+ON DUPLICATE KEY UPDATE events = VALUES(events), offsets = VALUES(offsets), offsets_events = VALUES(offsets_events)`,
 
 	LoadCounts: `
-SELECT CAST(bucket_time AS CHAR), events FROM {prefix}outbox_audit
+SELECT CAST(bucket_time AS CHAR), events, offsets, offsets_events FROM {prefix}outbox_audit
 WHERE dispatcher = ?1 AND bucket_time >= ?2 AND bucket_time < ?3 ORDER BY bucket_time`,
 
 	ForgetCounts: `DELETE FROM {prefix}outbox_audit WHERE dispatcher = ?1 AND bucket_time < ?2`,

@@ -142,6 +142,13 @@ func (s *Store) CountRows(ctx context.Context, from, to time.Time) ([]persistenc
 	if err != nil {
 		return nil, err
 	}
-	buckets, err := readBuckets(ctx, conn, s.sql.CountRows, s.at(from), s.at(to), persistence.BucketWidth.Microseconds())
+	var buckets []persistence.Bucket
+	err = conn.Query(ctx, s.sql.CountRows, []any{s.at(from), s.at(to), persistence.BucketWidth.Microseconds()}, func(scan func(...any) error) error {
+		var b persistence.Bucket
+		err := scan(timestamp{&b.Start}, &b.Rows, &b.Offsets.Micros)
+		b.Offsets.Rows = b.Rows
+		buckets = append(buckets, b)
+		return err
+	})
 	return buckets, s.failed(err, "count rows")
 }

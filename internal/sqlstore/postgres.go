@@ -167,7 +167,8 @@ CROSS JOIN LATERAL (
 ) AS e`,
 
 		CountRows: `
-SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
+SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*),
+  sum((extract(epoch FROM created_time) * 1000000)::bigint % $3::bigint)::bigint
 FROM {schema}"{prefix}outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket`,
 

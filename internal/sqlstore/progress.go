@@ -68,7 +68,8 @@ func (s *Store) saveChecked(ctx context.Context, lease persistence.Lease, progre
 
 func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	to := progress.Cursor
-	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count, lease.Owner)
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count, lease.Owner,
+		progress.Offsets.Micros, progress.Offsets.Rows)
 	return s.fenced(lease, n, err, "save the cursor at "+to.String())
 }
 
@@ -115,18 +116,14 @@ func (s *Store) Counts(ctx context.Context, dispatcher string, from, to time.Tim
 	if err != nil {
 		return nil, err
 	}
-	buckets, err := readBuckets(ctx, conn, s.sql.LoadCounts, dispatcher, s.at(from), s.at(to))
-	return buckets, s.failed(err, "read the counts of dispatcher %q", dispatcher)
-}
-
-func readBuckets(ctx context.Context, conn Conn, query string, args ...any) (buckets []persistence.Bucket, err error) {
-	err = conn.Query(ctx, query, args, func(scan func(...any) error) error {
+	var buckets []persistence.Bucket
+	err = conn.Query(ctx, s.sql.LoadCounts, []any{dispatcher, s.at(from), s.at(to)}, func(scan func(...any) error) error {
 		var b persistence.Bucket
-		err := scan(timestamp{&b.Start}, &b.Rows)
+		err := scan(timestamp{&b.Start}, &b.Rows, &b.Offsets.Micros, &b.Offsets.Rows)
 		buckets = append(buckets, b)
 		return err
 	})
-	return buckets, err
+	return buckets, s.failed(err, "read the counts of dispatcher %q", dispatcher)
 }
 
 // RecordFailure implements persistence.OutboxCursorStore.

@@ -78,7 +78,7 @@ FROM json_each(?1) AS k CROSS JOIN "{prefix}outbox" AS e
   ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'`,
 
 		CountRows: `
-SELECT created_time / ?3 * ?3 AS bucket, count(*)
+SELECT created_time / ?3 * ?3 AS bucket, count(*), sum(created_time % ?3)
 FROM "{prefix}outbox" WHERE created_time >= ?1 AND created_time < ?2
 GROUP BY bucket ORDER BY bucket`,
 

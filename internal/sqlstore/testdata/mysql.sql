@@ -60,7 +60,8 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) C
 STRAIGHT_JOIN app_outbox AS e ON e.created_time = k.at AND e.id = k.id
 
 -- CountRows
-SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*)
+SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*),
+  CAST(SUM((SECOND(created_time) * 1000000 + MICROSECOND(created_time)) MOD ?3) AS SIGNED)
 FROM app_outbox WHERE created_time >= ?1 AND created_time < ?2
 GROUP BY bucket ORDER BY bucket
 
@@ -100,15 +101,15 @@ FROM (SELECT account_id, dedup_key FROM app_outbox_dedup
 STRAIGHT_JOIN app_outbox_dedup AS d ON d.account_id = old.account_id AND d.dedup_key = old.dedup_key
 
 -- LoadCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM app_outbox_cursors ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
 FROM app_outbox_cursors WHERE dispatcher = ?1 FOR UPDATE
 
 -- CreateCursor
@@ -131,13 +132,15 @@ WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 -- SaveCursor
 UPDATE app_outbox_cursors SET
   bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
+  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?8 ELSE bucket_offsets_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
 WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6
 
 -- RewindCursor
-UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, token = token + 1, rev = rev + 1
+UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1, rev = rev + 1
 WHERE dispatcher = ?1
 
 -- ForgetCursor
@@ -170,15 +173,16 @@ WHERE event_type = ?1 AND handler = ?2
 DELETE FROM app_outbox_subscriptions WHERE event_type = ?1 AND handler = ?2
 
 -- SaveCounts
-INSERT INTO app_outbox_audit (dispatcher, bucket_time, events)
-SELECT c.dispatcher, k.at, k.events
+INSERT INTO app_outbox_audit (dispatcher, bucket_time, events, offsets, offsets_events)
+SELECT c.dispatcher, k.at, k.events, k.offsets, k.offsets_events
 FROM app_outbox_cursors AS c
-JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events')) AS k
+JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events',
+  offsets BIGINT PATH '$.offsets', offsets_events BIGINT PATH '$.offsets_events')) AS k
 WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
-ON DUPLICATE KEY UPDATE events = VALUES(events)
+ON DUPLICATE KEY UPDATE events = VALUES(events), offsets = VALUES(offsets), offsets_events = VALUES(offsets_events)
 
 -- LoadCounts
-SELECT CAST(bucket_time AS CHAR), events FROM app_outbox_audit
+SELECT CAST(bucket_time AS CHAR), events, offsets, offsets_events FROM app_outbox_audit
 WHERE dispatcher = ?1 AND bucket_time >= ?2 AND bucket_time < ?3 ORDER BY bucket_time
 
 -- ForgetCounts

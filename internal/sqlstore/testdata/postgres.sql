@@ -95,7 +95,8 @@ CROSS JOIN LATERAL (
 ) AS e
 
 -- CountRows
-SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*)
+SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*),
+  sum((extract(epoch FROM created_time) * 1000000)::bigint % $3::bigint)::bigint
 FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket
 
@@ -161,15 +162,15 @@ DELETE FROM "iam"."app_outbox_dedup" AS d USING old
 WHERE d.account_id = old.account_id AND d.dedup_key = old.dedup_key
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
 FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
 FROM "iam"."app_outbox_cursors"
 WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE
 
@@ -192,12 +193,14 @@ WHERE dispatcher = $1 AND token = $2 AND owner = $3
 -- SaveCursor
 UPDATE "iam"."app_outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
+  bucket_offsets = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $7 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $8 ELSE bucket_offsets_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
 WHERE dispatcher = $1 AND token = $2 AND owner = $6 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
 
 -- RewindCursor
-UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, token = token + 1
+UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1
 WHERE dispatcher = $1
 
 -- ForgetCursor
@@ -229,14 +232,14 @@ WHERE event_type = $1 AND handler = $2
 DELETE FROM "iam"."app_outbox_subscriptions" WHERE event_type = $1 AND handler = $2
 
 -- SaveCounts
-INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events)
-SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events
-FROM "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint)
+INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events, offsets, offsets_events)
+SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events, k.offsets, k.offsets_events
+FROM "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint, offsets bigint, offsets_events bigint)
 WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4
-ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events, offsets = excluded.offsets, offsets_events = excluded.offsets_events
 
 -- LoadCounts
-SELECT bucket_time, events FROM "iam"."app_outbox_audit"
+SELECT bucket_time, events, offsets, offsets_events FROM "iam"."app_outbox_audit"
 WHERE dispatcher = $1 AND bucket_time >= $2 AND bucket_time < $3 ORDER BY bucket_time
 
 -- ForgetCounts
