@@ -142,7 +142,8 @@ func (t *term) giveUp(r persistence.Record, dl *delivery, cause error) (settled 
 // the event for the handler. It reports false if the marker existed already.
 func (t *term) bury(r persistence.Record, dl *delivery) (buried bool, err error) {
 	// The deadline lets the server end the transaction of a paused process.
-	ctx, cancel := context.WithTimeout(t.ctx, t.d.handlerTimeout)
+	// It is that of a handler, unless that is too short to write anything.
+	ctx, cancel := context.WithTimeout(t.ctx, max(t.d.handlerTimeout, closeTimeout))
 	defer cancel()
 	err = t.d.tx.Atomically(ctx, func(ctx context.Context) error {
 		recorded, err := t.d.idempotency.Record(ctx, dl.marker)

@@ -87,14 +87,21 @@ func WithBatchSize(n int) Option {
 	}
 }
 
+// shortestLease is one that can still be renewed in time, and shortestHandlerTimeout
+// one in which a transaction can begin.
+const (
+	shortestLease          = 100 * time.Millisecond
+	shortestHandlerTimeout = time.Millisecond
+)
+
 // WithLease sets for how long the lease is taken, by the database's clock; at
-// least a millisecond. It is renewed three times as often. That is how long it
+// least 100ms. It is renewed three times as often. That is how long it
 // takes until another replica goes on in the place of one that has died.
 func WithLease(duration time.Duration) Option {
 	return func(d *Dispatcher) {
 		d.lease = duration
-		if duration < time.Millisecond {
-			d.refuse("lease is %s, it must be at least 1ms", duration)
+		if duration < shortestLease {
+			d.refuse("lease is %s, it must be at least %s", duration, shortestLease)
 		}
 	}
 }
@@ -110,15 +117,15 @@ func WithBackoff(first, most time.Duration) Option {
 	}
 }
 
-// WithHandlerTimeout sets how long a handler may take, its transaction with it;
-// greater than 0. Then, or up to a 64th of that time later, its context is
+// WithHandlerTimeout sets how long a handler may take, its transaction with it; at
+// least 1ms. Then, or up to a 64th of that time later, its context is
 // cancelled, and it has failed. A handler that does not heed its context keeps
 // its aggregate's events waiting.
 func WithHandlerTimeout(timeout time.Duration) Option {
 	return func(d *Dispatcher) {
 		d.handlerTimeout = timeout
-		if timeout <= 0 {
-			d.refuse("handler timeout is %s, it must be greater than 0", timeout)
+		if timeout < shortestHandlerTimeout {
+			d.refuse("handler timeout is %s, it must be at least %s", timeout, shortestHandlerTimeout)
 		}
 	}
 }
@@ -173,9 +180,12 @@ func WithStartNow() Option {
 }
 
 // WithStartTime makes a dispatcher that is new to the outbox begin with the
-// events stamped at or after the time.
+// events stamped at or after the time, which is in the years 1 to 9999.
 func WithStartTime(t time.Time) Option {
 	return func(d *Dispatcher) {
+		if year := t.UTC().Year(); year < 1 || year > 9999 {
+			d.refuse("start time is in the year %d, it must be in the years 1 to 9999", year)
+		}
 		d.start = func(context.Context) (persistence.Cursor, error) {
 			return persistence.Cursor{CreatedTime: t.UTC().Truncate(time.Microsecond)}, nil
 		}

@@ -46,7 +46,7 @@ func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int
 	if err != nil {
 		return fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
-	p := poller{interval: interval, batch: batch, onError: onError, d: d, calls: d.calls("onError")}
+	p := poller{interval: interval, batch: min(batch, d.windowEvents), onError: onError, d: d, calls: d.calls("onError")}
 	defer func() {
 		p.calls.Drain(closeTimeout)
 		d.drain()
@@ -154,9 +154,9 @@ func (p *poller) serve(ctx context.Context, t *term) {
 				p.tell(ctx, err)
 			}
 		case n > 0:
-			pause = min(max(shortest, 8*took), p.interval)
+			pause = max(shortest, 8*min(took, p.interval/8))
 		default:
-			pause = min(2*pause, p.interval)
+			pause = 2 * min(pause, p.interval/2)
 		}
 		p.wait(ctx, t, pause, more)
 	}

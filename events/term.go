@@ -182,7 +182,7 @@ func (t *term) resume(ctx context.Context) error {
 	for i, s := range subscriptions {
 		t.handlers[s.eventType] = append(t.handlers[s.eventType], &served{s, states[i]})
 		if s.batch != nil {
-			t.ahead = (t.lanes.width + 1) * d.batchSize
+			t.ahead = d.batchesAhead(t.lanes.width)
 		}
 		behind := states[i].Behind
 		if behind == nil {

@@ -66,3 +66,12 @@ func (l *lanes) fit() {
 		l.fitted, l.width = now, l.widthNow()
 	}
 }
+
+// batchesAhead returns how many events are to wait, for batches side by side to be
+// full: no more than the window holds.
+func (d *Dispatcher) batchesAhead(lanes int) int {
+	if size := min(d.batchSize, d.windowEvents); lanes < d.windowEvents/size {
+		return (lanes + 1) * size
+	}
+	return d.windowEvents
+}

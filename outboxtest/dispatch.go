@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -251,6 +253,23 @@ var dispatcherRules = []rule{
 		s.commit(record("new"))
 		require.Equal(s, 1, now())
 		require.Equal(s, 2, timed())
+	}},
+	{"handlers may have all the time there is, and the lease, too", func(s *suite) {
+		s.commit(record("a"))
+		s.settled()
+		const longest = time.Duration(math.MaxInt64)
+		d := events.NewDispatcher(s.Outbox, s.Cursors, s.Transactor, s.Idempotency, events.WithHandlerTimeout(longest), events.WithLease(longest),
+			events.WithBackoff(longest, longest), events.WithSubscriptionExpiry(longest), events.WithMaxAttempts(math.MaxInt))
+		runs := 0
+		s.subscribe(d, "h", func(context.Context, events.Event) error { runs++; return nil })
+		s.subscribe(d, "fails", func(context.Context, events.Event) error { return errPoison })
+		_, err := d.RunOnce(s.ctx, 10)
+		require.ErrorIs(s, err, errPoison)
+		require.NotErrorIs(s, err, persistence.ErrInvalid)
+		require.Equal(s, 1, runs)
+		_, err = d.RunOnce(s.ctx, 10)
+		require.Equal(s, 1, runs)
+		require.NotErrorIs(s, err, persistence.ErrInvalid)
 	}},
 	{"a permanent failure is a dead letter at once", func(s *suite) {
 		s.commit(record("a"))

@@ -242,7 +242,7 @@ var replayRules = []rule{
 			}
 			return nil
 		})
-		zombie := events.NewDispatcher(s.Outbox, &deafCursors{OutboxCursorStore: s.Cursors}, s.Transactor, s.Idempotency, events.WithLease(20*time.Millisecond))
+		zombie := events.NewDispatcher(s.Outbox, &deafCursors{OutboxCursorStore: s.Cursors}, s.Transactor, s.Idempotency, events.WithLease(100*time.Millisecond))
 		s.subscribe(zombie, "h", p.handle)
 		result := make(chan error, 1)
 		go func() {

@@ -85,7 +85,7 @@ func (s *suite) takeOver() {
 		})
 	}
 	inHandler, goOn := make(chan struct{}), make(chan struct{})
-	zombie := events.NewDispatcher(s.Outbox, &deafCursors{OutboxCursorStore: s.Cursors}, s.Transactor, s.Idempotency, events.WithLease(20*time.Millisecond))
+	zombie := events.NewDispatcher(s.Outbox, &deafCursors{OutboxCursorStore: s.Cursors}, s.Transactor, s.Idempotency, events.WithLease(100*time.Millisecond))
 	s.subscribe(zombie, "h", func(ctx context.Context, evt events.Event) error {
 		if evt.ID == "e-0003" {
 			close(inHandler)

@@ -68,10 +68,13 @@ type RetentionOptions struct {
 	KeepKeys time.Duration
 }
 
+// longestLockTimeout bounds for how long everybody may have to wait behind retention.
+const longestLockTimeout = 24 * time.Hour
+
 // Check returns an [ErrInvalid] error for options that make no sense.
 func (o RetentionOptions) Check() error {
-	if o.LockTimeout < 0 || o.LockTimeout > 0 && o.LockTimeout < time.Millisecond {
-		return fmt.Errorf("%w: the lock timeout is %s, it must be at least 1ms, or 0 for %s", ErrInvalid, o.LockTimeout, DefaultLockTimeout)
+	if o.LockTimeout != 0 && (o.LockTimeout < time.Millisecond || o.LockTimeout > longestLockTimeout) {
+		return fmt.Errorf("%w: the lock timeout is %s, it must be at least 1ms and at most %s, or 0 for %s", ErrInvalid, o.LockTimeout, longestLockTimeout, DefaultLockTimeout)
 	}
 	if o.KeepKeys < 0 {
 		return fmt.Errorf("%w: dedup keys are kept for %s, it must be greater than 0, or 0 for %s", ErrInvalid, o.KeepKeys, DefaultKeepKeys)

@@ -76,7 +76,7 @@ func WithNoConsumers() RetentionOption {
 }
 
 // WithLockTimeout sets how long publishers and readers may have to wait for one
-// statement of retention; at least 1ms. The default is
+// statement of retention; 1ms to 24 hours. The default is
 // [persistence.DefaultLockTimeout].
 func WithLockTimeout(d time.Duration) RetentionOption {
 	return retentionOption(face.LockTimeout(d))

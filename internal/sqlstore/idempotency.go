@@ -209,7 +209,7 @@ func (s *Store) idleLimit(ctx context.Context) string {
 		return ""
 	}
 	const longest = 24 * 24 * time.Hour // milliseconds are 32 bits
-	limit := min(max(time.Until(deadline), 0)+time.Second, longest)
+	limit := min(max(time.Until(deadline), 0), longest) + time.Second
 	if session := time.Duration(s.sessionIdleLimit.Load()); session > 0 {
 		limit = min(limit, session)
 	}
