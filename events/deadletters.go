@@ -54,9 +54,10 @@ func (l *DeadLetters) Get(ctx context.Context, letter persistence.Marker) (persi
 	return l.store.GetDeadLetter(ctx, letter)
 }
 
-// Requeue has a dead letter replayed by its dispatcher, within five seconds, or Poll's
-// interval if that is longer, while one is at work whose process has the handler; until
-// then it stays requeued. If the replay fails, the letter is dead again, with one
+// Requeue has a dead letter replayed by a dispatcher, within five seconds, or Poll's
+// interval if that is longer, while one is at work whose process has the handler,
+// subscribed to the type of the event; until then it stays requeued. It need not be the
+// dispatcher that has written the letter: a handler may have moved. If the replay fails, the letter is dead again, with one
 // attempt more and the error.
 //
 // It is written in the transaction that ctx carries, if any. The error is

@@ -94,7 +94,7 @@ func (t *term) once(ctx context.Context, limit int) (settled int, err error) {
 	settled = t.waiting()
 	if ctx.Err() == nil {
 		t.upkeep(ctx)
-		_, err := t.replayRequeued(ctx, limit)
+		err := t.replayRequeued(ctx, limit)
 		return settled, errors.Join(err, t.catchUp(ctx))
 	}
 	if settled < len(t.window.entries) {

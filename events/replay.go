@@ -32,8 +32,9 @@ import (
 //   - [persistence.ErrNotFound] if there is no such letter.
 //   - [ErrLetterState] if it has been replayed or discarded, also by somebody
 //     else at the same moment.
-//   - [persistence.ErrInvalid] if the letter is another dispatcher's, or its
-//     handler is not subscribed here.
+//   - [persistence.ErrInvalid] if its handler is not subscribed here to the type of
+//     its event. Which dispatcher has written it does not matter: a handler may
+//     have moved to another one.
 func (d *Dispatcher) Replay(ctx context.Context, letter persistence.Marker) error {
 	defer d.drain()
 	if err := d.replay(ctx, letter); err != nil {
@@ -52,9 +53,6 @@ func (d *Dispatcher) replay(ctx context.Context, letter persistence.Marker) erro
 	l, err := d.cursors.GetDeadLetter(ctx, letter)
 	if err != nil {
 		return err
-	}
-	if l.Dispatcher != d.name {
-		return invalid("it belongs to dispatcher %q", l.Dispatcher)
 	}
 	s, found := d.subscription(l)
 	if !found {

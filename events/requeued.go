@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -24,9 +25,6 @@ var errReplayCut = errors.New("a replay has not come to an end: it still runs, o
 
 // requeued is what a dispatcher remembers of the letters that were requeued.
 type requeued struct {
-	// after is where to look on: letters of handlers that are not here stay, and
-	// must not hide others.
-	after persistence.Marker
 	// faults counts, by letter, those in a row that were not the event's.
 	faults map[persistence.Marker]int
 }
@@ -35,49 +33,71 @@ type requeued struct {
 func (t *term) lookForRequeued(ctx context.Context, every time.Duration) {
 	for wait := time.Duration(0); sleep(ctx, t.ctx, wait); {
 		wait = every
-		more, err := t.replayRequeued(ctx, requeuedPage)
-		if err != nil && ctx.Err() == nil {
+		if err := t.replayRequeued(ctx, math.MaxInt); err != nil && ctx.Err() == nil {
 			t.d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: requeued letters could not be read", slog.String("dispatcher", t.d.name), slog.Any("error", err))
-		}
-		if more {
-			wait = 0
 		}
 	}
 }
 
-// replayRequeued looks at the next requeued letters of the dispatcher, and
-// replays those whose handlers are here. It reports whether there may be more
-// to replay at once.
-func (t *term) replayRequeued(ctx context.Context, limit int) (more bool, err error) {
-	d := t.d
-	limit = min(limit, requeuedPage)
-	letters, err := d.cursors.ListDeadLetters(ctx, persistence.DeadLetterQuery{
-		State: persistence.DeadLetterRequeued, Dispatcher: d.name, After: d.requeued.after, WithoutPayload: true, Limit: limit,
-	})
+// replayRequeued replays requeued letters whose handlers are here, each once and at
+// most limit, whichever dispatcher has written them: a handler may have moved. Mostly
+// there are few, which one query returns. Where there are many, it asks for those of
+// each handler, a page at a time in turn, so that neither letters of handlers that are
+// elsewhere nor those of a single one are waited for.
+func (t *term) replayRequeued(ctx context.Context, limit int) error {
+	all := persistence.DeadLetterQuery{State: persistence.DeadLetterRequeued, WithoutPayload: true, Limit: requeuedPage}
+	letters, err := t.d.cursors.ListDeadLetters(ctx, all)
 	if err != nil {
-		return false, err
+		return err
 	}
-	replayed := false
+	if len(letters) < requeuedPage {
+		t.replayAll(ctx, letters, limit)
+		return nil
+	}
+	var queries []persistence.DeadLetterQuery
+	for _, s := range t.d.subscriptions() {
+		query := all
+		query.EventType, query.Handler = s.eventType, s.name
+		queries = append(queries, query)
+	}
+	for len(queries) > 0 {
+		var left []persistence.DeadLetterQuery
+		for _, query := range queries {
+			letters, err := t.d.cursors.ListDeadLetters(ctx, query)
+			if err != nil {
+				return err
+			}
+			replayed := t.replayAll(ctx, letters, limit)
+			if limit -= replayed; limit <= 0 || replayed < len(letters) {
+				return nil
+			}
+			if len(letters) == requeuedPage {
+				query.After = letters[requeuedPage-1].Marker()
+				left = append(left, query)
+			}
+		}
+		queries = left
+	}
+	return nil
+}
+
+// replayAll replays those letters whose handlers are here, at most limit, and returns
+// how many it has tried. It stops when ctx or the term ends.
+func (t *term) replayAll(ctx context.Context, letters []persistence.DeadLetter, limit int) (tried int) {
 	for _, l := range letters {
-		s, found := d.subscription(l)
+		s, found := t.d.subscription(l)
 		if !found {
 			continue
 		}
-		if ctx.Err() != nil || !t.enterReplay() {
-			return false, nil
+		if tried == limit || ctx.Err() != nil || !t.enterReplay() {
+			return tried
 		}
-		err := t.replayEntered(s, l.Marker())
-		if err != nil {
+		tried++
+		if err := t.replayEntered(s, l.Marker()); err != nil {
 			t.report(fmt.Errorf("dead letter of event %s, handler %q: %w", l.Record.Cursor(), l.Handler, err))
 		}
-		replayed = true
 	}
-	if len(letters) < limit {
-		d.requeued.after = persistence.Marker{} // from the beginning
-		return false, nil
-	}
-	d.requeued.after = letters[len(letters)-1].Marker()
-	return replayed, nil
+	return tried
 }
 
 // enterReplay reports whether a handler may be started. Unless it reports false,

@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,32 +46,64 @@ func TestPollReplaysWhatIsRequeued(t *testing.T) {
 	})
 }
 
-func TestWhatIsRequeuedForAnotherReplicaStays(t *testing.T) {
+// However many letters wait for handlers that are elsewhere, those whose handlers are
+// here are replayed at the next look, all of them.
+func TestWhatIsRequeuedForAnotherReplicaStaysAndDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		var applied log
-		var ids []string
-		for i := range 250 { // more than are looked at together
-			ids = append(ids, fmt.Sprintf("%03d", i))
+		ids := func(prefix string, n int) (all []string) {
+			for i := range n {
+				all = append(all, fmt.Sprintf("%s%04d", prefix, i))
+			}
+			return all
 		}
-		elsewhere := bury(t, store, events.DefaultName, "elsewhere", ids...)
-		others := bury(t, store, "other", "h", "other")
-		mine := bury(t, store, events.DefaultName, "h", "z")
+		elsewhere := bury(t, store, events.DefaultName, "elsewhere", ids("a", 1500)...)
+		mine := bury(t, store, events.DefaultName, "h", ids("m", 350)...)
+		more := bury(t, store, events.DefaultName, "h2", ids("n", 150)...)
+		r := poll(t, twoHandlers(t, store, &applied), func(err error) { t.Error(err) })
+		elapse(time.Minute)
 		requeue(t, store, elsewhere...)
-		requeue(t, store, others...)
 		requeue(t, store, mine...)
-		r := poll(t, newDispatcher(t, store, applied.handler(nil)), func(err error) { t.Error(err) })
-		elapse(20 * time.Second)
-		require.Equal(t, []string{"z"}, applied.all())
+		requeue(t, store, more...)
+		elapse(5 * time.Second)
+		require.ElementsMatch(t, append(ids("m", 350), ids("n", 150)...), applied.all())
+		require.Less(t, slices.Index(applied.all(), "n0000"), 200, "handlers take turns")
 		r.stop()
-		wantLetter(t, store, others[0], persistence.DeadLetterRequeued, 5, "before")
+		wantLetter(t, store, elsewhere[0], persistence.DeadLetterRequeued, 5, "before")
 		d := events.NewDispatcher(store, store, store, store)
 		require.NoError(t, d.Subscribe("t", "elsewhere", applied.handler(nil)))
-		for range 3 {
+		for range 15 {
 			_, err := d.RunOnce(t.Context(), 100)
 			require.NoError(t, err)
 		}
-		require.Equal(t, append([]string{"z"}, ids...), applied.all())
+		require.Len(t, applied.all(), 2000)
+	})
+}
+
+func twoHandlers(t *testing.T, store *memstore.Store, applied *log) *events.Dispatcher {
+	t.Helper()
+	d := newDispatcher(t, store, applied.handler(nil))
+	require.NoError(t, d.Subscribe("t", "h2", applied.handler(nil)))
+	return d
+}
+
+// A handler that has moved to another dispatcher takes its letters along.
+func TestWhoeverHasTheHandlerReplaysItsLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var applied log
+		letters := bury(t, store, "former", "h", "a", "b")
+		d := newDispatcher(t, store, applied.handler(nil))
+		require.NoError(t, d.Replay(t.Context(), letters[0]))
+		requeue(t, store, letters[1])
+		r := poll(t, d, func(err error) { t.Error(err) })
+		elapse(5 * time.Second)
+		r.stop()
+		require.Equal(t, []string{"a", "b"}, applied.all())
+		for _, m := range letters {
+			wantLetter(t, store, m, persistence.DeadLetterReplayed, 5, "before")
+		}
 	})
 }
 
