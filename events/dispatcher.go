@@ -44,6 +44,7 @@ type Dispatcher struct {
 	windowBytes    int
 	forgetAfter    time.Duration
 	start          func(context.Context) (persistence.Cursor, error)
+	startNow       bool
 	log            *slog.Logger
 	logCalls       *usercode.Calls
 	observers      []observer
@@ -141,9 +142,16 @@ func newOwner() string {
 // Subscribe registers a handler for a type of event. Subscribe before the first
 // pass: while Poll runs, it is refused.
 //
-// A handler that is new to the outbox gets the events after the dispatcher's
-// cursor, also when another replica, which does not know the handler yet, is at
-// work and moves the cursor on.
+// Handlers that are there before the dispatcher's first pass start where the
+// dispatcher starts: by default at the first event of the outbox. One that comes
+// later gets the events that are committed after the first pass, or stand by, that
+// registers it, also while another replica, which does not know the handler yet, is
+// at work and moves the cursor on. What is committed by then is not for it, though
+// the dispatcher may not have delivered it: the first
+// [persistence.MaxSettledAtStart] events after the safe mark are settled for it, and
+// the log tells if there are more, which it gets. Where the store has no safe mark
+// for some seconds, since a producer has been open for longer than this process, the
+// registration fails, and is tried again.
 //
 // The name identifies the handler in markers, so it must stay the same over
 // releases. It is global to the outbox: the same event type and name under

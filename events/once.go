@@ -35,7 +35,7 @@ import (
 //   - [persistence.ErrLeaseLost] if somebody has taken over, or moved the
 //     cursor; the next pass reads it anew.
 func (d *Dispatcher) RunOnce(ctx context.Context, limit int) (int, error) {
-	if err := errors.Join(d.check(), persistence.CheckLimit(limit)); err != nil {
+	if err := errors.Join(d.check(), persistence.CheckLimit(limit), d.checkExpiry()); err != nil {
 		return 0, fmt.Errorf("dispatcher %q: %w", d.name, err)
 	}
 	if persistence.InTransaction(ctx) {

@@ -156,8 +156,10 @@ func WithWindow(events, bytes int) Option {
 }
 
 // WithSubscriptionExpiry sets after how long a handler that no replica has any
-// more is forgotten; greater than 0. Until then its events are kept for it, and
-// hold retention back.
+// more is forgotten; at least the lease. Until then its events are kept for it, and
+// hold retention back. Each replica says that its handlers are there at least once an
+// hour, and four times in that time, whether it works or stands by, and whatever the
+// interval of Poll is.
 func WithSubscriptionExpiry(expiry time.Duration) Option {
 	return func(d *Dispatcher) {
 		d.forgetAfter = expiry
@@ -169,12 +171,15 @@ func WithSubscriptionExpiry(expiry time.Duration) Option {
 
 // WithStartNow makes a dispatcher that is new to the outbox begin with the
 // events that are committed from now on. The default is the first event that
-// the outbox holds. A dispatcher that has a cursor goes on from there.
+// the outbox holds. A dispatcher that has a cursor goes on from there. What is
+// committed already and lies after the safe mark, beside a producer that is open,
+// is settled as for a new handler: see [Dispatcher.Subscribe].
 func WithStartNow() Option {
 	return func(d *Dispatcher) {
+		d.startNow = true
 		d.start = func(ctx context.Context) (persistence.Cursor, error) {
-			mark, err := d.store.SafeMark(ctx)
-			return persistence.Cursor{CreatedTime: mark.Time}, err
+			mark, err := d.firstMark(ctx)
+			return persistence.Cursor{CreatedTime: mark}, err
 		}
 	}
 }
@@ -186,6 +191,7 @@ func WithStartTime(t time.Time) Option {
 		if year := t.UTC().Year(); year < 1 || year > 9999 {
 			d.refuse("start time is in the year %d, it must be in the years 1 to 9999", year)
 		}
+		d.startNow = false
 		d.start = func(context.Context) (persistence.Cursor, error) {
 			return persistence.Cursor{CreatedTime: t.UTC().Truncate(time.Microsecond)}, nil
 		}

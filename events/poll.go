@@ -36,7 +36,7 @@ import (
 // Poll itself returns an error, [persistence.ErrInvalid], only for options, subscriptions
 // and arguments that are wrong.
 func (d *Dispatcher) Poll(ctx context.Context, interval time.Duration, batch int, onError func(error)) error {
-	err := errors.Join(d.check(), persistence.CheckLimit(batch))
+	err := errors.Join(d.check(), persistence.CheckLimit(batch), d.checkExpiry())
 	if interval <= 0 {
 		err = errors.Join(err, fmt.Errorf("%w: poll interval is %s, it must be greater than 0", persistence.ErrInvalid, interval))
 	}
@@ -113,7 +113,8 @@ func (p *poller) pass(err error) {
 	}
 }
 
-// stand tries to take the lease, and waits an interval if it cannot.
+// stand tries to take the lease, and waits an interval if it cannot, unless it has to
+// say before that its handlers are there.
 func (p *poller) stand(ctx context.Context) *term {
 	t, err := p.d.begin(ctx, context.WithoutCancel(ctx), true)
 	if err == nil {
@@ -128,7 +129,7 @@ func (p *poller) stand(ctx context.Context) *term {
 	} else if ctx.Err() == nil {
 		p.tell(ctx, err)
 	}
-	sleep(ctx, ctx, jittered(p.interval))
+	sleep(ctx, ctx, jittered(min(p.interval, p.d.upkeepEvery())))
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (p *poller) serve(ctx context.Context, t *term) {
 		default:
 			pause = 2 * min(pause, p.interval/2)
 		}
-		p.wait(ctx, t, pause, more)
+		p.wait(ctx, t, min(pause, p.d.upkeepEvery()), more)
 	}
 }
 

@@ -13,13 +13,20 @@ import (
 )
 
 // upkeepEvery is how often a replica says that its handlers are there, and what
-// is of no more use is forgotten.
+// is of no more use is forgotten, at least.
 const upkeepEvery = time.Hour
 
-// registration is when a dispatcher has registered its subscriptions.
-type registration struct {
-	at    time.Time
-	count int
+// A replica says so several times before its handlers are forgotten.
+const refreshes = 4
+
+func (d *Dispatcher) upkeepEvery() time.Duration { return min(upkeepEvery, d.forgetAfter/refreshes) }
+
+// checkExpiry returns why a replica could not keep its handlers registered, or nil.
+func (d *Dispatcher) checkExpiry() error {
+	if shortest := min(d.lease, DefaultSubscriptionExpiry); d.forgetAfter < shortest {
+		return invalid("subscription expiry is %s, it must be at least the lease, %s", d.forgetAfter, shortest)
+	}
+	return nil
 }
 
 // subscriptions returns all of them, by event type, then in the order in which
@@ -42,43 +49,11 @@ func keysOf(subscriptions []subscription) []persistence.Subscription {
 	return keys
 }
 
-// register tells which handlers are here, whoever holds the lease, and creates
-// the dispatcher if it does not exist, or has been forgotten.
-func (d *Dispatcher) register(ctx context.Context) error {
-	keys := keysOf(d.subscriptions())
-	if d.registered.count == len(keys) && !d.registered.at.IsZero() && time.Since(d.registered.at) < upkeepEvery {
-		return nil
-	}
-	err := d.cursors.Register(ctx, d.name, keys...)
-	if errors.Is(err, persistence.ErrNotFound) {
-		start, startErr := d.start(ctx)
-		if startErr != nil {
-			return fmt.Errorf("where to start: %w", startErr)
-		}
-		if err = d.cursors.Create(ctx, d.name, start); err == nil {
-			err = d.cursors.Register(ctx, d.name, keys...)
-		}
-	}
-	if err == nil {
-		d.registered = registration{time.Now(), len(keys)}
-	}
-	return err
-}
-
-// unregister has the subscriptions registered again if an error says that
-// somebody has forgotten them.
-func (d *Dispatcher) unregister(err error) error {
-	if errors.Is(err, persistence.ErrNotFound) {
-		d.registered = registration{}
-	}
-	return err
-}
-
 // upkeep says, now and then, that the handlers are there, and forgets what is of
 // no more use. It can wait, so its errors show in the log only.
 func (t *term) upkeep(ctx context.Context) {
 	d := t.d
-	if time.Since(d.pruned) < upkeepEvery {
+	if time.Since(d.pruned) < d.upkeepEvery() {
 		return
 	}
 	d.pruned = time.Now()
@@ -93,6 +68,9 @@ func (t *term) upkeep(ctx context.Context) {
 	}
 	if err != nil && ctx.Err() == nil {
 		t.check(err)
+		if errors.Is(err, persistence.ErrNotFound) { // they are to be registered anew
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: %w", d.name, t.lease.Token, persistence.ErrLeaseLost, err))
+		}
 		d.log.LogAttrs(ctx, slog.LevelWarn, "outbox: upkeep failed", slog.String("dispatcher", d.name), slog.Any("error", err))
 	}
 }

@@ -95,7 +95,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	err = t.resume(ctx)
 	begun = true
 	if err != nil {
-		err = errors.Join(d.unregister(err), t.release(ctx))
+		err = errors.Join(err, t.release(ctx))
 		t.cancel(errStopped)
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *Dispatcher) acquire(ctx context.Context) (persistence.Lease, error) {
 		if !errors.Is(err, persistence.ErrNotFound) || again {
 			return lease, err
 		}
-		d.registered = registration{}
+		d.registered.at = time.Time{}
 	}
 }
 

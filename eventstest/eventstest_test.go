@@ -157,7 +157,7 @@ func faulty(t *testing.T) (*eventstest.Faults, *memstore.Store, *events.Dispatch
 func TestADispatcherOutlivesTheFaultOfAnyCall(t *testing.T) {
 	for _, method := range []string{
 		"Atomically", "ReadWindow", "SafeMark", "CountRows", "RecordNew", "Applied",
-		"Create", "Load", "Acquire", "Release", "Save", "Counts", "Register", "Serve",
+		"Create", "Load", "Acquire", "Release", "Save", "Counts", "Register", "RegisterAt", "Serve",
 	} {
 		for name, plan := range map[string]func(*eventstest.Faults){
 			"fails":          func(f *eventstest.Faults) { f.Fail(method, eventstest.ErrLost) },

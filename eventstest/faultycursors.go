@@ -85,6 +85,10 @@ func (s subscriptions) Register(ctx context.Context, dispatcher string, all ...p
 	return run(ctx, s.faults, "Register", func() error { return s.next.Register(ctx, dispatcher, all...) })
 }
 
+func (s subscriptions) RegisterAt(ctx context.Context, dispatcher string, begin persistence.Beginning, all ...persistence.Subscription) (bool, error) {
+	return call(ctx, s.faults, "RegisterAt", func() (bool, error) { return s.next.RegisterAt(ctx, dispatcher, begin, all...) })
+}
+
 func (s subscriptions) Serve(ctx context.Context, lease persistence.Lease, all ...persistence.Subscription) ([]persistence.SubscriptionState, error) {
 	return call(ctx, s.faults, "Serve", func() ([]persistence.SubscriptionState, error) { return s.next.Serve(ctx, lease, all...) })
 }

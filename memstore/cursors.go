@@ -107,7 +107,7 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 			dispatcher, c.lease.Owner, c.lease.ExpiresTime.Format(time.RFC3339), persistence.ErrLeaseHeld)
 	}
 	if c.lease.Owner != owner {
-		c.lease.Token++
+		c.lease.Token = max(c.lease.Token, s.tokens[dispatcher]) + 1
 		c.lease.Unclean = held
 	}
 	c.lease.Owner = owner
@@ -173,9 +173,11 @@ func (s *Store) Forget(ctx context.Context, dispatcher string) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	if _, err := s.existing(dispatcher); err != nil {
+	c, err := s.existing(dispatcher)
+	if err != nil {
 		return err
 	}
+	s.tokens[dispatcher] = max(c.lease.Token, s.tokens[dispatcher])
 	delete(s.sidecars, dispatcher)
 	maps.DeleteFunc(s.subscriptions, func(_ persistence.Subscription, sub *subscription) bool { return sub.Dispatcher == dispatcher })
 	return nil

@@ -41,6 +41,7 @@ type Store struct {
 	rows          []persistence.Record // committed, in the order of their stamps
 	lastStamp     int64                // of the last committed row, in microseconds
 	sidecars      map[string]*sidecar  // by dispatcher
+	tokens        map[string]int64     // the highest of dispatchers that have been forgotten
 	subscriptions map[persistence.Subscription]*subscription
 	markers       *Table[persistence.Marker, struct{}]
 	letters       *Table[persistence.Marker, persistence.DeadLetter]
@@ -68,6 +69,7 @@ func New(opts ...Option) *Store {
 		maxPayload:    persistence.DefaultMaxPayload,
 		freed:         make(chan struct{}),
 		sidecars:      map[string]*sidecar{},
+		tokens:        map[string]int64{},
 		subscriptions: map[persistence.Subscription]*subscription{},
 	}
 	s.markers = NewTable[persistence.Marker, struct{}](s)

@@ -31,37 +31,73 @@ func (s *subscription) state() persistence.SubscriptionState {
 
 // Register implements [persistence.SubscriptionStore].
 func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions ...persistence.Subscription) error {
+	_, err := s.register(ctx, dispatcher, nil, subscriptions)
+	return err
+}
+
+// RegisterAt implements [persistence.SubscriptionStore].
+func (s *Store) RegisterAt(ctx context.Context, dispatcher string, begin persistence.Beginning, subscriptions ...persistence.Subscription) (left bool, err error) {
+	if err := persistence.CheckDispatcher(dispatcher, begin.At); err != nil {
+		return false, err
+	}
+	return s.register(ctx, dispatcher, &begin, subscriptions)
+}
+
+func (s *Store) register(ctx context.Context, dispatcher string, begin *persistence.Beginning, subscriptions []persistence.Subscription) (left bool, err error) {
 	var problems []error
 	for _, key := range subscriptions {
 		problems = append(problems, persistence.CheckSubscription(key))
 	}
 	if err := errors.Join(problems...); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.lock(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer s.mu.Unlock()
 	c, err := s.existing(dispatcher)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, key := range subscriptions {
 		if sub, exists := s.subscriptions[key]; exists && sub.Dispatcher != dispatcher {
-			return fmt.Errorf("memstore: dispatcher %q: %w: handler %q of event type %q belongs to dispatcher %q: give the handler another name, or forget that dispatcher",
+			return false, fmt.Errorf("memstore: dispatcher %q: %w: handler %q of event type %q belongs to dispatcher %q: give the handler another name, or forget that dispatcher",
 				dispatcher, persistence.ErrInvalid, key.Handler, key.EventType, sub.Dispatcher)
 		}
 	}
 	for _, key := range subscriptions {
 		sub, exists := s.subscriptions[key]
 		if !exists {
-			sub = &subscription{SubscriptionState: persistence.SubscriptionState{Subscription: key, Dispatcher: dispatcher, Start: c.cursor}}
-			sub.LeaveBehind(c.cursor)
+			start := c.cursor
+			if begin != nil {
+				start = begin.Start(c.cursor)
+				left = begin.Settle && s.settleVisible(key, start) || left
+			}
+			sub = &subscription{SubscriptionState: persistence.SubscriptionState{Subscription: key, Dispatcher: dispatcher, Start: start}}
+			sub.LeaveBehind(start)
 			s.subscriptions[key] = sub
 		}
 		sub.servedTime = now()
 	}
-	return nil
+	return left, nil
+}
+
+// settleVisible marks the first events after a position as applied, and reports
+// whether there are more. The caller holds the store's mutex.
+func (s *Store) settleVisible(key persistence.Subscription, after persistence.Cursor) (left bool) {
+	visible := s.rows[s.search(after):]
+	n := min(len(visible), persistence.MaxSettledAtStart)
+	for _, r := range visible[:n] {
+		marker := persistence.Marker{Event: r.Cursor(), Handler: key.Handler}.Key()
+		if r.EventType != key.EventType {
+			continue
+		}
+		if s.markers.rows[marker] == nil {
+			s.markers.rows[marker] = &row[struct{}]{}
+		}
+		s.markers.rows[marker].committed.exists = true
+	}
+	return n < len(visible)
 }
 
 // Serve implements [persistence.SubscriptionStore].

@@ -9,6 +9,28 @@ import (
 )
 
 var forgetRules = []rule{
+	{"no token is given twice, also when a dispatcher is forgotten", func(s *suite) {
+		given := map[int64]string{}
+		var zombie persistence.Lease
+		for i := range 3 {
+			require.Zero(s, s.load("d").Lease.Token, "nobody has worked for it")
+			for _, owner := range []string{"one", "two"} {
+				lease, err := s.Cursors.Acquire(s.ctx, "d", owner, time.Hour)
+				require.NoError(s, err)
+				require.Empty(s, given[lease.Token], "token %d", lease.Token)
+				given[lease.Token] = owner
+				if i == 0 && owner == "one" {
+					zombie = lease
+				} else {
+					require.ErrorIs(s, s.Cursors.Save(s.ctx, zombie, persistence.Progress{Cursor: at(9, "z")}), persistence.ErrLeaseLost)
+				}
+				require.NoError(s, s.Cursors.Release(s.ctx, lease))
+			}
+			require.NoError(s, s.Admin.Rewind(s.ctx, "d", at(i, "x")))
+			require.NoError(s, s.Admin.Forget(s.ctx, "d"))
+		}
+		require.Empty(s, s.counts("d"))
+	}},
 	{"a dispatcher that is forgotten leaves nothing behind", func(s *suite) {
 		for _, d := range []string{"d", "other"} {
 			lease := s.load(d).Lease

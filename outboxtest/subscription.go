@@ -78,6 +78,75 @@ var subscriptionRules = []rule{
 			{Subscription: b, Dispatcher: "d", Start: first, Behind: &first},
 		}, s.subscriptions())
 	}},
+	{"a subscription starts where it is to, which its dispatcher's cursor has passed or not", func(s *suite) {
+		for i, cursor := range []persistence.Cursor{beginning, at(2, "x"), at(9, "x")} {
+			name := fmt.Sprint("d", i)
+			s.save(s.load(name).Lease, cursor)
+			for j, begin := range []persistence.Cursor{beginning, at(5, "x")} {
+				sub := subscription(fmt.Sprintf("%d%d", i, j))
+				left, err := s.Cursors.RegisterAt(s.ctx, name, persistence.Beginning{At: begin}, sub)
+				require.NoError(s, err)
+				require.False(s, left)
+				s.register(name, sub)
+				_, err = s.Cursors.RegisterAt(s.ctx, name, persistence.Beginning{At: at(7, "")}, sub)
+				require.NoError(s, err)
+				states := s.serve(s.load(name).Lease, sub)
+				require.Equal(s, begin, states[0].Start, "and stays there")
+				require.Equal(s, &begin, states[0].Behind)
+			}
+		}
+		_, err := s.Cursors.RegisterAt(s.ctx, "nobody", persistence.Beginning{}, subscription("h"))
+		require.ErrorIs(s, err, persistence.ErrNotFound)
+		_, err = s.Cursors.RegisterAt(s.ctx, "d1", persistence.Beginning{Settle: true}, subscription("00"))
+		require.ErrorIs(s, err, persistence.ErrInvalid, "it belongs to d0")
+		_, err = s.Cursors.RegisterAt(s.ctx, "d1", persistence.Beginning{At: persistence.Cursor{CreatedTime: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}, subscription("h"))
+		require.ErrorIs(s, err, persistence.ErrInvalid)
+	}},
+	{"what is visible when a subscription is made to settle it gets its markers", func(s *suite) {
+		other := record("other")
+		other.EventType = "test.Happened "
+		s.commit(record("a"), other, record("b"))
+		rows := s.read(beginning)
+		require.Len(s, rows, 3)
+		lease := s.load("d").Lease
+		start := rows[0].Cursor()
+		h, late := subscription("h"), subscription("late")
+		left, err := s.Cursors.RegisterAt(s.ctx, "d", persistence.Beginning{At: start, Settle: true}, h)
+		require.NoError(s, err)
+		require.False(s, left)
+		s.commit(record("c"))
+		_, err = s.Cursors.RegisterAt(s.ctx, "d", persistence.Beginning{At: start, Settle: true}, h, h)
+		require.NoError(s, err)
+		rows = s.read(beginning)
+		settled := func(handler string) (ids []string) {
+			for _, r := range rows {
+				applied, err := s.Idempotency.Applied(s.ctx, persistence.Marker{Event: r.Cursor(), Handler: handler})
+				require.NoError(s, err)
+				if applied[0] {
+					ids = append(ids, r.ID)
+				}
+			}
+			return ids
+		}
+		require.Equal(s, []string{"b"}, settled("h"), "neither another type, nor what lies before, nor what has come since")
+		require.Equal(s, start, s.serve(lease, h)[0].Start)
+
+		s.save(lease, rows[2].Cursor())
+		_, err = s.Cursors.RegisterAt(s.ctx, "d", persistence.Beginning{At: start, Settle: true}, late)
+		require.NoError(s, err)
+		require.Equal(s, rows[2].Cursor(), s.serve(lease, late)[0].Start, "the cursor is further")
+		require.Equal(s, []string{"c"}, settled("late"))
+
+		s.serve(lease, late)
+		behind := map[string]persistence.Cursor{}
+		for _, sub := range s.subscriptions() {
+			if sub.Behind != nil {
+				behind[sub.Handler] = *sub.Behind
+				require.GreaterOrEqual(s, sub.Behind.Compare(sub.Start), 0, "nobody is behind its start")
+			}
+		}
+		require.NotEmpty(s, behind)
+	}},
 	{"subscriptions are kept byte for byte, and listed by event type, then handler", func(s *suite) {
 		s.load("d")
 		want := []persistence.Subscription{

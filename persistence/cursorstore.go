@@ -31,8 +31,11 @@ type OutboxCursorStore interface {
 	//   - A lease that another owner holds and that has not expired is
 	//     [ErrLeaseHeld]; a dispatcher that does not exist [ErrNotFound]; an
 	//     empty owner or a negative duration [ErrInvalid].
-	//   - A change of owner raises the token by at least one; a renewal keeps
-	//     it.
+	//   - A change of owner raises the token by at least one, also above those
+	//     of a dispatcher of the name that has been forgotten: no token is given
+	//     twice. A renewal keeps it.
+	//   - The token of a dispatcher is 0 until its lease is taken for the first
+	//     time.
 	Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (Lease, error)
 
 	// Release gives the lease up, so that another owner need not wait for its

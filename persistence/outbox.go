@@ -81,6 +81,10 @@ type SafeMark struct {
 	Now time.Time
 	// Holdouts are producers that have been open for a while.
 	Holdouts Holdouts
+	// Missing says, for people to read, why there is no mark yet: Time is zero
+	// then. A store that learns the mark by watching has none beside a producer
+	// that has been open since before it began to watch.
+	Missing string
 }
 
 // Holdouts are transactions that hold a safe mark back, and the mark that there

@@ -29,11 +29,15 @@ type SubscriptionState struct {
 }
 
 // LeaveBehind is what becomes of the state when the dispatcher is at a position
-// and may go on without the handler. Like the other two, it is for authors of
-// stores, and reports whether the state has changed.
+// and may go on without the handler. Nothing before its start is left behind.
+// Like the other two, it is for authors of stores, and reports whether the state
+// has changed.
 func (s *SubscriptionState) LeaveBehind(at Cursor) bool {
 	if s.Behind != nil {
 		return false
+	}
+	if at.Compare(s.Start) < 0 {
+		at = s.Start
 	}
 	s.Behind = &at
 	return true
@@ -69,6 +73,32 @@ func (s *SubscriptionState) Rewind(to Cursor) (changed bool) {
 	return changed
 }
 
+// MaxSettledAtStart bounds [Beginning].Settle.
+const MaxSettledAtStart = 10_000
+
+// Beginning is where a subscription begins that is new to the outbox.
+type Beginning struct {
+	// At is the position. The subscription starts, and is behind, there.
+	At Cursor
+	// Settle is for a handler that is to get nothing that has been published
+	// before. At is a safe mark ([SafeMark]) then, or any position that no event
+	// appears before any more; if the dispatcher's cursor is further, the
+	// subscription starts there. Events after it that are visible already get
+	// markers of the handler: what is committed later is new, and what can be seen
+	// now is old. The store does so among the first [MaxSettledAtStart] events
+	// after the start, and leaves what lies beyond to be delivered.
+	Settle bool
+}
+
+// Start returns where a subscription starts while the dispatcher's cursor is at a
+// position, for authors of stores.
+func (b Beginning) Start(cursor Cursor) Cursor {
+	if b.Settle && cursor.Compare(b.At) > 0 {
+		return cursor
+	}
+	return b.At
+}
+
 // SubscriptionStore remembers which handlers a dispatcher has, and how far each
 // of them has come.
 //
@@ -85,6 +115,12 @@ type SubscriptionStore interface {
 	// with nothing written, for a bad name, or one that belongs to another
 	// dispatcher.
 	Register(ctx context.Context, dispatcher string, subscriptions ...Subscription) error
+
+	// RegisterAt is Register for subscriptions that begin elsewhere than at the
+	// dispatcher's cursor. Those that exist stay where they are. A bad position is
+	// [ErrInvalid], with nothing written. It reports whether [Beginning].Settle has
+	// left something, see there.
+	RegisterAt(ctx context.Context, dispatcher string, begin Beginning, subscriptions ...Subscription) (left bool, err error)
 
 	// Serve says which of the dispatcher's subscriptions the lease's owner
 	// serves, and returns their states, in the order of the arguments. All

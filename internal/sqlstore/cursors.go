@@ -168,9 +168,19 @@ func (s *Store) Rewind(ctx context.Context, dispatcher string, to persistence.Cu
 // Forget implements persistence.CursorAdmin.
 func (s *Store) Forget(ctx context.Context, dispatcher string) error {
 	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
-		n, err := conn.Exec(ctx, s.sql.ForgetCursor, dispatcher)
-		if err := s.found(n, err, "forget dispatcher %q", dispatcher); err != nil {
-			return err
+		state, found, err := s.lockCursor(ctx, conn, dispatcher)
+		if err == nil && !found {
+			err = persistence.ErrNotFound
+		}
+		// No token is given twice, so the highest one outlives the dispatcher.
+		if err == nil {
+			_, err = conn.Exec(ctx, s.sql.KeepToken, dispatcher, s.at(endOfTime), state.Lease.Token)
+		}
+		if err == nil {
+			_, err = conn.Exec(ctx, s.sql.ForgetCursor, dispatcher)
+		}
+		if err != nil {
+			return s.failed(err, "forget dispatcher %q", dispatcher)
 		}
 		subs, err := s.subscriptionsOf(ctx, conn, dispatcher)
 		for _, sub := range subs {
@@ -185,7 +195,9 @@ func (s *Store) Forget(ctx context.Context, dispatcher string) error {
 	})
 }
 
-// endOfTime is the last time that all databases can keep.
+// endOfTime is the last time that all databases can keep. In place of a count the row
+// of that time has the highest token of a dispatcher that has been forgotten: a table
+// of its own would need a grant before a release could run that has it.
 var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 
 // forgetHistory deletes the counts and failures of events before the time.

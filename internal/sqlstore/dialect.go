@@ -180,16 +180,17 @@ type statements struct {
 	inspectStatements
 
 	// schema
-	DescribeServer    string // names and values of what there is to know of server and session
-	DescribeTables    string // yields a table, what is wrong with it, and by what name
-	ProbeFormat       string // yields 2026-03-29 01:59:59 UTC and a zero byte; or ""
-	SessionIdleLimit  string // of the session as it begins, in ms; or ""
-	ClockMoves        string // yields a row if the clock moves on within a statement; or ""
-	FindSchema        string // is the version table there?
-	SchemaVersions    string // one row a migration that is applied, negative for a compatible one
-	IsolateMigrations string // or ""
-	LockMigrations    string // or ""
-	UnlockMigrations  string // or ""
+	DescribeServer       string // names and values of what there is to know of server and session
+	DescribeTables       string // yields a table, what is wrong with it, and by what name
+	ProbeFormat          string // yields 2026-03-29 01:59:59 UTC and a zero byte; or ""
+	SessionIdleLimit     string // of the session as it begins, in ms; or ""
+	SessionReadCommitted string // has the session's transactions run under READ COMMITTED; or ""
+	ClockMoves           string // yields a row if the clock moves on within a statement; or ""
+	FindSchema           string // is the version table there?
+	SchemaVersions       string // one row a migration that is applied, negative for a compatible one
+	IsolateMigrations    string // or ""
+	LockMigrations       string // or ""
+	UnlockMigrations     string // or ""
 }
 
 // statusStatements are what an operator asks.
@@ -219,10 +220,12 @@ type sidecarStatements struct {
 	SaveCursor   string // dispatcher, token, time, id, events of its bucket, owner, sum of their offsets, of how many
 	RewindCursor string // dispatcher, time, id, counted from
 	ForgetCursor string // dispatcher
+	KeepToken    string // dispatcher, the end of time, token
 	HoldsToken   string // dispatcher, token, owner
 
 	// subscriptions
 	RegisterSubscriptions string // subscriptions as JSON, dispatcher, time, id
+	SettleVisible         string // subscriptions as JSON, time, id, limit
 	ListSubscriptions     string
 	ListUnserved          string // dispatcher, duration in µs
 	MoveSubscription      string // event type, handler, start time, start id, behind time, behind id

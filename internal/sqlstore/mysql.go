@@ -231,6 +231,8 @@ WHERE table_schema = DATABASE() AND table_name IN ('{prefix}outbox_schema', '{pr
 SELECT CASE WHEN ABS(UNIX_TIMESTAMP(SYSDATE(6)) - UNIX_TIMESTAMP(NOW(6))) < 60 THEN 1 ELSE 0 END
 FROM (SELECT SLEEP(0.002) AS interrupted) AS s WHERE s.interrupted = 0 AND SYSDATE(6) <> NOW(6)`,
 
+		SessionReadCommitted: `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+
 		FindSchema: `SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{prefix}outbox_schema'`,
 
 		SchemaVersions: `SELECT version FROM {prefix}outbox_schema`,

@@ -26,7 +26,8 @@ ON DUPLICATE KEY UPDATE rev = rev`,
 	// affects no row.
 	AcquireLease: `
 UPDATE {prefix}outbox_cursors SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = ?2 THEN token ELSE GREATEST(token,
+    COALESCE((SELECT events FROM {prefix}outbox_audit WHERE dispatcher = ?1 AND bucket_time = '9999-12-31 23:59:59.999999'), 0)) + 1 END,
   unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
   owner = ?2,
   expires_time = UTC_TIMESTAMP(6) + INTERVAL ?3 MICROSECOND,
@@ -54,6 +55,12 @@ WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
 
+	// At the end of time, which no count is of and nothing that forgets counts
+	// reaches, that of the release before neither.
+	KeepToken: `
+INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events) VALUES (?1, ?2, ?3)
+ON DUPLICATE KEY UPDATE events = GREATEST(events, VALUES(events))`,
+
 	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	RegisterSubscriptions: `
@@ -62,6 +69,19 @@ SELECT k.event_type, k.handler, ?2, ?3, ?4, ?3, ?4, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
   handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
 ON DUPLICATE KEY UPDATE served_time = VALUES(served_time)`,
+
+	// It runs under READ COMMITTED, so that it locks no event and no gap that a
+	// producer writes to. A type is compared as it is, where a collation would pad it.
+	SettleVisible: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.handler
+FROM (SELECT created_time, id, event_type FROM {prefix}outbox
+  WHERE created_time >= ?2 AND (created_time > ?2 OR id > ?3)
+  ORDER BY created_time, id LIMIT ?4) AS e
+JOIN JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
+  handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
+  ON CAST(k.event_type AS BINARY) = CAST(e.event_type AS BINARY)
+ON DUPLICATE KEY UPDATE handler = VALUES(handler)`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, CAST(start_time AS CHAR), start_id, CAST(behind_time AS CHAR), behind_id

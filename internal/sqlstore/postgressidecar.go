@@ -26,7 +26,8 @@ ON CONFLICT (dispatcher) DO NOTHING`,
 
 	AcquireLease: `
 UPDATE {schema}"{prefix}outbox_cursors" SET
-  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = $2 THEN token ELSE greatest(token,
+    COALESCE((SELECT events FROM {schema}"{prefix}outbox_audit" WHERE dispatcher = $1 AND bucket_time = '9999-12-31 23:59:59.999999+00'), 0)) + 1 END,
   unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
   owner = $2,
   expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
@@ -51,6 +52,12 @@ WHERE dispatcher = $1`,
 
 	ForgetCursor: `DELETE FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
 
+	// At the end of time, which no count is of and nothing that forgets counts
+	// reaches, that of the release before neither.
+	KeepToken: `
+INSERT INTO {schema}"{prefix}outbox_audit" AS a (dispatcher, bucket_time, events) VALUES ($1, $2, $3)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = greatest(a.events, excluded.events)`,
+
 	HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3`,
 
 	RegisterSubscriptions: `
@@ -58,6 +65,16 @@ INSERT INTO {schema}"{prefix}outbox_subscriptions" (event_type, handler, dispatc
 SELECT k.event_type, k.handler, $2::text, $3::timestamptz, $4::text, $3, $4, clock_timestamp()
 FROM json_to_recordset($1::json) AS k(event_type text, handler text)
 ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time`,
+
+	// One statement, so one snapshot, which is taken when the subscription is there.
+	SettleVisible: `
+INSERT INTO {schema}"{prefix}outbox_idempotency" (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.handler
+FROM (SELECT created_time, id, event_type FROM {schema}"{prefix}outbox"
+  WHERE created_time >= $2 AND (created_time, id) > ($2, $3)
+  ORDER BY created_time, id LIMIT $4) AS e
+JOIN json_to_recordset($1::json) AS k(event_type text, handler text) ON k.event_type = e.event_type
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id

@@ -59,6 +59,7 @@ var needs = map[persistence.Role][]need{
 		{"read dead letters", "GetDeadLetter", always},
 		{"move dead letters", "MoveDeadLetter", always},
 		{"forget dispatchers", "ForgetCursor", byHand},
+		{"keep tokens", "KeepToken", byHand},
 		{"purge dead letters", "PurgeDeadLetters", byHand},
 	},
 	persistence.RoleRetention: {

@@ -21,7 +21,8 @@ ON CONFLICT (dispatcher) DO NOTHING`,
 
 	AcquireLease: `
 UPDATE "{prefix}outbox_cursors" SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = ?2 THEN token ELSE max(token,
+    COALESCE((SELECT events FROM "{prefix}outbox_audit" WHERE dispatcher = ?1 AND bucket_time = 253402300799999999), 0)) + 1 END,
   unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
   owner = ?2,
   expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
@@ -49,6 +50,12 @@ WHERE dispatcher = ?1`,
 
 	ForgetCursor: `DELETE FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
+	// At the end of time, which no count is of and nothing that forgets counts
+	// reaches, that of the release before neither.
+	KeepToken: `
+INSERT INTO "{prefix}outbox_audit" (dispatcher, bucket_time, events) VALUES (?1, ?2, ?3)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = max(events, excluded.events)`,
+
 	HoldsToken: `SELECT 1 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 
 	// WHERE tells the parser that ON is no join.
@@ -57,6 +64,14 @@ INSERT INTO "{prefix}outbox_subscriptions" (event_type, handler, dispatcher, sta
 SELECT k.value ->> 'event_type', k.value ->> 'handler', ?2, ?3, ?4, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 FROM json_each(?1) AS k WHERE true
 ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time`,
+
+	SettleVisible: `
+INSERT INTO "{prefix}outbox_idempotency" (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.value ->> 'handler'
+FROM (SELECT created_time, id, event_type FROM "{prefix}outbox"
+  WHERE (created_time, id) > (?2, ?3) ORDER BY created_time, id LIMIT ?4) AS e
+JOIN json_each(?1) AS k ON k.value ->> 'event_type' = e.event_type WHERE true
+ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 	ListSubscriptions: `
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id

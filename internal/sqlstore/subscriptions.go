@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -14,31 +15,78 @@ import (
 
 // Register implements persistence.SubscriptionStore.
 func (s *Store) Register(ctx context.Context, dispatcher string, subscriptions ...persistence.Subscription) error {
+	if err := s.checkSubscriptions(dispatcher, subscriptions); err != nil {
+		return err
+	}
+	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
+		return s.registering(ctx, conn, dispatcher, subscriptions, func(state persistence.State) error {
+			return s.register(ctx, conn, state.Lease.Dispatcher, state.Cursor, subscriptions)
+		})
+	})
+}
+
+// RegisterAt implements persistence.SubscriptionStore.
+//
+// The subscriptions are written before the markers of what is visible, and both are
+// committed together: another replica that registers them waits, finds them, and
+// marks nothing that has been published since.
+func (s *Store) RegisterAt(ctx context.Context, dispatcher string, begin persistence.Beginning, subscriptions ...persistence.Subscription) (left bool, err error) {
+	if err := persistence.CheckDispatcher(dispatcher, begin.At); err != nil {
+		return false, err
+	}
+	if err := s.checkSubscriptions(dispatcher, subscriptions); err != nil {
+		return false, err
+	}
+	run := s.sidecar
+	if begin.Settle {
+		run = s.readCommitted
+	}
+	err = run(ctx, func(ctx context.Context, conn Conn) error {
+		return s.registering(ctx, conn, dispatcher, subscriptions, func(state persistence.State) error {
+			all, err := s.listSubscriptions(ctx, conn)
+			if err != nil {
+				return err
+			}
+			fresh := slices.DeleteFunc(slices.Clone(subscriptions), func(sub persistence.Subscription) bool {
+				return slices.ContainsFunc(all, func(s persistence.SubscriptionState) bool { return s.Subscription == sub })
+			})
+			start := begin.Start(state.Cursor)
+			err = s.register(ctx, conn, dispatcher, start, subscriptions)
+			if err == nil && begin.Settle && len(fresh) > 0 {
+				left, err = s.settleVisible(ctx, conn, start, fresh)
+			}
+			return err
+		})
+	})
+	return left, err
+}
+
+func (s *Store) checkSubscriptions(dispatcher string, subscriptions []persistence.Subscription) error {
 	var problems []error
 	for _, sub := range subscriptions {
 		problems = append(problems, persistence.CheckSubscription(sub))
 	}
-	if err := errors.Join(problems...); err != nil {
-		return s.failed(err, "register with dispatcher %q", dispatcher)
-	}
-	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
-		state, found, err := s.lockCursor(ctx, conn, dispatcher)
-		if err == nil && !found {
-			err = persistence.ErrNotFound
-		}
-		if err == nil {
-			err = s.register(ctx, conn, state, subscriptions)
-		}
-		if err == nil { // now that they are locked
-			err = s.refuseForeign(ctx, conn, dispatcher, subscriptions)
-		}
-		return s.failed(err, "register subscriptions with dispatcher %q", dispatcher)
-	})
+	return s.failed(errors.Join(problems...), "register with dispatcher %q", dispatcher)
 }
 
-// register adds subscriptions, and takes note that those which exist are
-// served, also those of other dispatchers.
-func (s *Store) register(ctx context.Context, conn Conn, dispatcher persistence.State, subscriptions []persistence.Subscription) error {
+// registering runs register with the dispatcher's cursor locked.
+func (s *Store) registering(ctx context.Context, conn Conn, dispatcher string, subscriptions []persistence.Subscription, register func(persistence.State) error) error {
+	state, found, err := s.lockCursor(ctx, conn, dispatcher)
+	if err == nil && !found {
+		err = persistence.ErrNotFound
+	}
+	if err == nil {
+		err = register(state)
+	}
+	if err == nil { // now that they are locked
+		err = s.refuseForeign(ctx, conn, dispatcher, subscriptions)
+	}
+	return s.failed(err, "register subscriptions with dispatcher %q", dispatcher)
+}
+
+// register adds subscriptions that start at a position, and takes note that those
+// which exist are served, also those of other dispatchers.
+func (s *Store) register(ctx context.Context, conn Conn, dispatcher string, start persistence.Cursor, subscriptions []persistence.Subscription) error {
 	if len(subscriptions) == 0 {
 		return nil
 	}
@@ -46,8 +94,52 @@ func (s *Store) register(ctx context.Context, conn Conn, dispatcher persistence.
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, s.sql.RegisterSubscriptions, keys, dispatcher.Lease.Dispatcher, s.at(dispatcher.Cursor.CreatedTime), dispatcher.Cursor.ID)
+	_, err = conn.Exec(ctx, s.sql.RegisterSubscriptions, keys, dispatcher, s.at(start.CreatedTime), start.ID)
 	return err
+}
+
+// settleVisible writes markers for the first events after a position, and reports
+// whether there are more.
+func (s *Store) settleVisible(ctx context.Context, conn Conn, after persistence.Cursor, subscriptions []persistence.Subscription) (left bool, err error) {
+	keys, err := encodeSubscriptions(subscriptions)
+	if err != nil {
+		return false, err
+	}
+	at := s.at(after.CreatedTime)
+	n, err := countRows(ctx, conn, s.sql.CountAfter, at, after.ID, persistence.MaxSettledAtStart+1)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	_, err = conn.Exec(ctx, s.sql.SettleVisible, keys, at, after.ID, persistence.MaxSettledAtStart)
+	return n > persistence.MaxSettledAtStart, err
+}
+
+// readCommitted runs fn in a transaction of its own under READ COMMITTED, on a
+// connection of its own where the database has other ways to set it for one
+// transaction. Under REPEATABLE READ what MySQL's INSERT reads is locked, and so
+// are the gaps in which producers write.
+func (s *Store) readCommitted(ctx context.Context, fn func(ctx context.Context, conn Conn) error) (err error) {
+	if s.sql.SessionReadCommitted == "" {
+		return s.sidecar(ctx, fn)
+	}
+	if _, err := s.pool(ctx, writing); err != nil {
+		return err
+	}
+	session, err := s.cfg.Session(ctx)
+	if err != nil {
+		return s.failed(err, "open a connection")
+	}
+	defer func() { err = errors.Join(err, session.Close()) }() // which also rolls back
+	for _, statement := range []string{s.sql.SessionReadCommitted, "START TRANSACTION"} {
+		if _, err := session.Exec(ctx, statement); err != nil {
+			return s.failed(err, "begin a transaction under READ COMMITTED")
+		}
+	}
+	if err := fn(ctx, s.wrapped(session)); err != nil {
+		return err
+	}
+	_, err = session.Exec(ctx, "COMMIT")
+	return s.failed(err, "commit")
 }
 
 func (s *Store) refuseForeign(ctx context.Context, conn Conn, dispatcher string, subscriptions []persistence.Subscription) error {
@@ -91,7 +183,7 @@ func (s *Store) Serve(ctx context.Context, lease persistence.Lease, subscription
 				}
 			}
 		}
-		return s.register(ctx, conn, dispatcher, subscriptions)
+		return s.register(ctx, conn, dispatcher.Lease.Dispatcher, dispatcher.Cursor, subscriptions)
 	})
 	if err != nil {
 		return nil, err

@@ -126,6 +126,12 @@ func (c gatedCursors) Register(ctx context.Context, dispatcher string, subscript
 	return err
 }
 
+func (c gatedCursors) RegisterAt(ctx context.Context, dispatcher string, begin persistence.Beginning, subscriptions ...persistence.Subscription) (bool, error) {
+	return through(c.r.gate, "register", func() (bool, error) {
+		return c.OutboxCursorStore.RegisterAt(ctx, dispatcher, begin, subscriptions...)
+	})
+}
+
 func (c gatedCursors) Create(ctx context.Context, dispatcher string, start persistence.Cursor) error {
 	_, err := through(c.r.gate, "create", nothing(func() error { return c.OutboxCursorStore.Create(ctx, dispatcher, start) }))
 	return err

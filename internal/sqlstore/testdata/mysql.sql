@@ -118,7 +118,8 @@ ON DUPLICATE KEY UPDATE rev = rev
 
 -- AcquireLease
 UPDATE app_outbox_cursors SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = ?2 THEN token ELSE GREATEST(token,
+    COALESCE((SELECT events FROM app_outbox_audit WHERE dispatcher = ?1 AND bucket_time = '9999-12-31 23:59:59.999999'), 0)) + 1 END,
   unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
   owner = ?2,
   expires_time = UTC_TIMESTAMP(6) + INTERVAL ?3 MICROSECOND,
@@ -146,6 +147,10 @@ WHERE dispatcher = ?1
 -- ForgetCursor
 DELETE FROM app_outbox_cursors WHERE dispatcher = ?1
 
+-- KeepToken
+INSERT INTO app_outbox_audit (dispatcher, bucket_time, events) VALUES (?1, ?2, ?3)
+ON DUPLICATE KEY UPDATE events = GREATEST(events, VALUES(events))
+
 -- HoldsToken
 SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
@@ -155,6 +160,17 @@ SELECT k.event_type, k.handler, ?2, ?3, ?4, ?3, ?4, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
   handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
 ON DUPLICATE KEY UPDATE served_time = VALUES(served_time)
+
+-- SettleVisible
+INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.handler
+FROM (SELECT created_time, id, event_type FROM app_outbox
+  WHERE created_time >= ?2 AND (created_time > ?2 OR id > ?3)
+  ORDER BY created_time, id LIMIT ?4) AS e
+JOIN JSON_TABLE(?1, '$[*]' COLUMNS (event_type VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.event_type',
+  handler VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.handler')) AS k
+  ON CAST(k.event_type AS BINARY) = CAST(e.event_type AS BINARY)
+ON DUPLICATE KEY UPDATE handler = VALUES(handler)
 
 -- ListSubscriptions
 SELECT event_type, handler, dispatcher, CAST(start_time AS CHAR), start_id, CAST(behind_time AS CHAR), behind_id
@@ -407,6 +423,9 @@ FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN ('app_outbox_schema', 'app_outbox', 'app_outbox_idempotency', 'app_outbox_dedup',
   'app_outbox_cursors', 'app_outbox_subscriptions', 'app_outbox_audit', 'app_outbox_attempts', 'app_outbox_dead_letters', 'app_outbox_fence')
   AND (table_type <> 'BASE TABLE' OR engine <> 'InnoDB')
+
+-- SessionReadCommitted
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- ClockMoves
 SELECT CASE WHEN ABS(UNIX_TIMESTAMP(SYSDATE(6)) - UNIX_TIMESTAMP(NOW(6))) < 60 THEN 1 ELSE 0 END

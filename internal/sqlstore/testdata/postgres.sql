@@ -180,7 +180,8 @@ ON CONFLICT (dispatcher) DO NOTHING
 
 -- AcquireLease
 UPDATE "iam"."app_outbox_cursors" SET
-  token = CASE WHEN owner = $2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = $2 THEN token ELSE greatest(token,
+    COALESCE((SELECT events FROM "iam"."app_outbox_audit" WHERE dispatcher = $1 AND bucket_time = '9999-12-31 23:59:59.999999+00'), 0)) + 1 END,
   unclean = CASE WHEN owner = $2 THEN unclean ELSE owner <> '' END,
   owner = $2,
   expires_time = clock_timestamp() + $3::bigint * interval '1 microsecond'
@@ -206,6 +207,10 @@ WHERE dispatcher = $1
 -- ForgetCursor
 DELETE FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
+-- KeepToken
+INSERT INTO "iam"."app_outbox_audit" AS a (dispatcher, bucket_time, events) VALUES ($1, $2, $3)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = greatest(a.events, excluded.events)
+
 -- HoldsToken
 SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3
 
@@ -214,6 +219,15 @@ INSERT INTO "iam"."app_outbox_subscriptions" (event_type, handler, dispatcher, s
 SELECT k.event_type, k.handler, $2::text, $3::timestamptz, $4::text, $3, $4, clock_timestamp()
 FROM json_to_recordset($1::json) AS k(event_type text, handler text)
 ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time
+
+-- SettleVisible
+INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.handler
+FROM (SELECT created_time, id, event_type FROM "iam"."app_outbox"
+  WHERE created_time >= $2 AND (created_time, id) > ($2, $3)
+  ORDER BY created_time, id LIMIT $4) AS e
+JOIN json_to_recordset($1::json) AS k(event_type text, handler text) ON k.event_type = e.event_type
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListSubscriptions
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id

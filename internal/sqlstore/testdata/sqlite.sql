@@ -95,7 +95,8 @@ ON CONFLICT (dispatcher) DO NOTHING
 
 -- AcquireLease
 UPDATE "app_outbox_cursors" SET
-  token = CASE WHEN owner = ?2 THEN token ELSE token + 1 END,
+  token = CASE WHEN owner = ?2 THEN token ELSE max(token,
+    COALESCE((SELECT events FROM "app_outbox_audit" WHERE dispatcher = ?1 AND bucket_time = 253402300799999999), 0)) + 1 END,
   unclean = CASE WHEN owner = ?2 THEN unclean ELSE owner <> '' END,
   owner = ?2,
   expires_time = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
@@ -122,6 +123,10 @@ WHERE dispatcher = ?1
 -- ForgetCursor
 DELETE FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
+-- KeepToken
+INSERT INTO "app_outbox_audit" (dispatcher, bucket_time, events) VALUES (?1, ?2, ?3)
+ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = max(events, excluded.events)
+
 -- HoldsToken
 SELECT 1 FROM "app_outbox_cursors" WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 
@@ -130,6 +135,14 @@ INSERT INTO "app_outbox_subscriptions" (event_type, handler, dispatcher, start_t
 SELECT k.value ->> 'event_type', k.value ->> 'handler', ?2, ?3, ?4, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 FROM json_each(?1) AS k WHERE true
 ON CONFLICT (event_type, handler) DO UPDATE SET served_time = excluded.served_time
+
+-- SettleVisible
+INSERT INTO "app_outbox_idempotency" (created_time, event_id, handler)
+SELECT e.created_time, e.id, k.value ->> 'handler'
+FROM (SELECT created_time, id, event_type FROM "app_outbox"
+  WHERE (created_time, id) > (?2, ?3) ORDER BY created_time, id LIMIT ?4) AS e
+JOIN json_each(?1) AS k ON k.value ->> 'event_type' = e.event_type WHERE true
+ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListSubscriptions
 SELECT event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id
