@@ -186,7 +186,7 @@ func open(db *gorm.DB) (*sql.DB, *sqlstore.Dialect, error) {
 	if db.Error != nil {
 		return nil, nil, fmt.Errorf("gormtx: the *gorm.DB carries an error: %w", db.Error)
 	}
-	pool, err := db.DB()
+	pool, err := poolOf(db)
 	if err != nil {
 		return nil, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
 	}

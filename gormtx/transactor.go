@@ -65,5 +65,23 @@ func (p *connPool) Rollback() error { return errEnds }
 
 var errEnds = fmt.Errorf("gormtx: %w: Atomically ends the transaction, or whoever opened it", persistence.ErrInTransaction)
 
-// GetDBConn lets db.DB() find the pool.
-func (p *connPool) GetDBConn() (*sql.DB, error) { return p.pool, nil }
+// GetDBConn refuses, and with it DB and Connection of the *gorm.DB: they would give out
+// the pool, or another connection of it, whose statements are not in the transaction.
+func (p *connPool) GetDBConn() (*sql.DB, error) { return nil, errLeaves }
+
+var errLeaves = fmt.Errorf("gormtx: %w: DB and Connection lead out of it; run the statements on the *gorm.DB of the transaction", persistence.ErrInTransaction)
+
+// poolOf returns the pool under db, also where db is a transaction of this package.
+func poolOf(db *gorm.DB) (*sql.DB, error) {
+	pool := db.ConnPool
+	if db.Statement != nil && db.Statement.ConnPool != nil {
+		pool = db.Statement.ConnPool
+	}
+	if prepared, ok := pool.(*gorm.PreparedStmtTX); ok {
+		pool = prepared.Tx
+	}
+	if own, ok := pool.(*connPool); ok {
+		return own.pool, nil
+	}
+	return db.DB()
+}

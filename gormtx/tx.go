@@ -17,7 +17,9 @@ import (
 // databases, it is that of the inner one; [DB] names its database.
 //
 // The value is good until Atomically returns. Its Commit and Rollback are
-// refused: Atomically ends the transaction.
+// refused: Atomically ends the transaction. So are its DB and Connection, which
+// would lead out of it, with [persistence.ErrInTransaction]. GORM finds the pool by
+// itself in a session of it with PrepareStmt: call neither on such a one.
 func Tx(ctx context.Context) *gorm.DB {
 	if t, ok := persistence.Innermost(ctx).(*tx); ok {
 		return t.db.WithContext(ctx)
@@ -30,7 +32,7 @@ func Tx(ctx context.Context) *gorm.DB {
 // work both inside and outside of Atomically. While such a transaction is open
 // and takes no statements any more, every statement fails as those of [Tx] do.
 func DB(ctx context.Context, db *gorm.DB) *gorm.DB {
-	pool, err := db.DB()
+	pool, err := poolOf(db)
 	if err != nil {
 		return db.WithContext(ctx)
 	}

@@ -46,16 +46,98 @@ func TestTxIsTheTransactionOfTheContext(t *testing.T) {
 		var n int64
 		require.NoError(t, gormtx.Tx(ctx).Model(&user{}).Count(&n).Error)
 		require.EqualValues(t, 2, n)
-		pool, err := gormtx.Tx(ctx).DB()
-		require.NoError(t, err)
-		want, err := db.DB()
-		require.NoError(t, err)
-		require.Same(t, want, pool)
 		return errRollback
 	}), errRollback)
 	var n int64
 	require.NoError(t, gormtx.DB(ctx, db).Model(&user{}).Count(&n).Error)
 	require.Zero(t, n)
+}
+
+// What GORM does in other ways than by a plain statement is in the transaction, too, or
+// refused.
+func TestNothingLeadsOutOfTheTransaction(t *testing.T) {
+	plain := func(tx *gorm.DB) error { return tx.Create(&user{"1", "active"}).Error }
+	session := func(s gorm.Session) func(*gorm.DB) error {
+		return func(tx *gorm.DB) error { return plain(tx.Session(&s)) }
+	}
+	for name, way := range map[string]struct {
+		write   func(tx *gorm.DB) error
+		refused bool
+	}{
+		"Connection": {func(tx *gorm.DB) error { return tx.Connection(plain) }, true},
+		"DB": {func(tx *gorm.DB) error {
+			pool, err := tx.DB()
+			require.Nil(t, pool)
+			return err
+		}, true},
+		"Connection of a nested transaction": {func(tx *gorm.DB) error {
+			return tx.Transaction(func(tx *gorm.DB) error { return tx.Connection(plain) })
+		}, true},
+		"NewDB":                    {session(gorm.Session{NewDB: true}), false},
+		"SkipDefaultTransaction":   {session(gorm.Session{SkipDefaultTransaction: true}), false},
+		"PrepareStmt":              {session(gorm.Session{PrepareStmt: true}), false},
+		"DisableNestedTransaction": {session(gorm.Session{DisableNestedTransaction: true}), false},
+		"DryRun":                   {session(gorm.Session{DryRun: true}), false},
+		"Transaction":              {func(tx *gorm.DB) error { return tx.Transaction(plain) }, false},
+		"Raw": {func(tx *gorm.DB) error {
+			var id string
+			return tx.Raw("INSERT INTO users (id, status) VALUES ('1', 'active') RETURNING id").Scan(&id).Error
+		}, false},
+		"FindInBatches": {func(tx *gorm.DB) error {
+			if err := plain(tx); err != nil {
+				return err
+			}
+			var found []user
+			return tx.FindInBatches(&found, 1, func(tx *gorm.DB, _ int) error {
+				return tx.Session(&gorm.Session{NewDB: true}).Model(&user{}).Where("id = ?", "1").Update("status", "found").Error
+			}).Error
+		}, false},
+		"Migrator": {func(tx *gorm.DB) error {
+			if err := tx.Migrator().AddColumn(&struct {
+				user
+				Name string
+			}{}, "Name"); err == nil {
+				return errors.New("there is no such table")
+			}
+			return plain(tx)
+		}, false},
+		"Begin": {func(tx *gorm.DB) error {
+			if begun := tx.Begin(); begun.Error == nil {
+				return plain(begun)
+			}
+			return plain(tx)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, outbox := migrated(t)
+			err := outbox.Atomically(t.Context(), func(ctx context.Context) error {
+				err := way.write(gormtx.Tx(ctx))
+				if way.refused {
+					require.ErrorIs(t, err, persistence.ErrInTransaction)
+					require.ErrorContains(t, err, "lead out of it")
+				} else {
+					require.NoError(t, err)
+				}
+				return errRollback
+			})
+			require.ErrorIs(t, err, errRollback)
+			var n int64
+			require.NoError(t, db.Model(&user{}).Count(&n).Error)
+			require.Zero(t, n)
+		})
+	}
+}
+
+// The stores find their pool under a transaction, too.
+func TestStoresOfATransactionsSessionAreThoseOfItsPool(t *testing.T) {
+	db, outbox := migrated(t)
+	require.NoError(t, outbox.Atomically(t.Context(), func(ctx context.Context) error {
+		for _, tx := range []*gorm.DB{gormtx.Tx(ctx), gormtx.Tx(ctx).Session(&gorm.Session{PrepareStmt: true}), gormtx.DB(ctx, gormtx.Tx(ctx))} {
+			require.NoError(t, events.NewPublisher(gormtx.New(tx)).Publish(ctx, events.Event{Type: "t", AggregateType: "User", AggregateID: "1"}))
+		}
+		return nil
+	}))
+	require.Len(t, published(t, db), 3)
 }
 
 func TestTxOutsideATransactionFailsClosed(t *testing.T) {
@@ -67,6 +149,7 @@ func TestTxOutsideATransactionFailsClosed(t *testing.T) {
 		require.ErrorIs(t, gormtx.Tx(ctx).Exec("DELETE FROM users").Error, persistence.ErrNoTransaction)
 		require.ErrorIs(t, gormtx.Tx(ctx).Model(&user{}).Where("id = ?", "1").Update("status", "x").Error, persistence.ErrNoTransaction)
 		require.ErrorIs(t, gormtx.Tx(ctx).Take(&user{}).Error, persistence.ErrNoTransaction)
+		require.ErrorIs(t, gormtx.Tx(ctx).Connection(func(*gorm.DB) error { return nil }), persistence.ErrNoTransaction)
 		require.ErrorIs(t, gormtx.Tx(ctx).Transaction(func(*gorm.DB) error { return nil }), persistence.ErrNoTransaction)
 	}
 }
