@@ -180,13 +180,13 @@ func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cur
 	elsewhere := false // owed to a handler that is not here
 	var total amount
 	for after := (persistence.Cursor{CreatedTime: bucket}); ; {
-		records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: auditPage})
+		found, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: auditPage})
 		if err != nil {
 			return err
 		}
 		var page []*entry
 		var others []persistence.Marker
-		for _, r := range records {
+		for _, r := range found.Records {
 			if after = r.Cursor(); after.Compare(low) > 0 || !r.CreatedTime.Before(bucket.Add(persistence.BucketWidth)) {
 				break
 			}

@@ -212,7 +212,8 @@ func (l *lanes) close() {
 type load struct {
 	running int
 	width   int // how many can run at once
-	ready   int // lanes that could run, but for the width
+	lanes   int // with something that is not settled
+	ready   int // of them that could run, but for the width
 	queued  int // entries that are not settled, of lanes that are not idle
 	bytes   int64
 	settled int64
@@ -232,5 +233,5 @@ func (l *lanes) now() load {
 	for _, waiting := range l.batches {
 		ready += len(waiting)
 	}
-	return load{l.running, l.width, ready, l.queued, l.bytes, l.settled}
+	return load{l.running, l.width, len(l.byKey), ready, l.queued, l.bytes, l.settled}
 }

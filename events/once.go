@@ -12,15 +12,23 @@ import (
 
 // RunOnce makes one pass: it takes the lease, delivers the next events, at most
 // limit, tries each failing one once, and gives the lease back. It returns how
-// many of the events that it read are settled, by itself or before. An event
-// that a handler fails on lets the later ones of its aggregate wait for the next
-// pass; with a concurrency of 1, all later ones.
+// many of the events that it read are settled, by itself or before; those that were
+// settled before, or have no handler, do not count for the limit, and the pass reads
+// on past them, also while the cursor waits before them. An event that a handler
+// fails on lets the later ones of its aggregate wait for the next pass; with a
+// concurrency of 1, all later ones.
+//
+// The pass reads and delivers one page after the other, and holds no more than
+// the window at a time ([WithWindow]). It ends early where the window is full of
+// what the cursor cannot pass yet.
 //
 // After them it replays dead letters that have been requeued
 // ([DeadLetters.Requeue]), at most limit, too; they are not among the events
 // that it counts.
 //
 // When ctx is cancelled, so is that of the handlers; what is settled is saved.
+// Faults that are not an event's are remembered from one pass of the dispatcher to
+// the next, so that nothing is tried for ever.
 //
 // The error joins what handlers returned and what went wrong beside them:
 //
@@ -82,26 +90,62 @@ func (t *term) pass(ctx context.Context, limit int) (settled int, err error) {
 // transaction, waits for the pass that waits for it.
 type passing struct{ d *Dispatcher }
 
-// once reads once and waits until all that can be done is done.
+// once reads one page after the other, and each time waits until all that can be
+// done is done.
 func (t *term) once(ctx context.Context, limit int) (settled int, err error) {
 	if err := t.auditOnce(ctx); err != nil {
 		return 0, err
 	}
-	if _, _, err := t.read(ctx, limit); err != nil {
-		return 0, err
+	for more, size := true, limit; more && err == nil; {
+		more, err = t.turn(ctx, limit, &size)
 	}
-	t.quiet()
-	settled = t.waiting()
+	now := t.lanes.load()
+	settled = int(now.settled + t.instant)
+	if err != nil {
+		return settled, err
+	}
 	if ctx.Err() == nil {
 		t.upkeep(ctx)
 		err := t.replayRequeued(ctx, limit)
-		return settled, errors.Join(err, t.catchUp(ctx))
+		return settled, errors.Join(err, t.catchUp(ctx, limit))
 	}
-	if settled < len(t.window.entries) {
+	if t.waitingOf(now) < len(t.window.entries) {
 		err = context.Cause(ctx)
 	}
 	return settled, err
 }
+
+// turn delivers one page of a pass, and reports whether there may be more to do.
+// Size is how many new events it reads at most: more than can be delivered, where
+// the last page had nothing to deliver.
+func (t *term) turn(ctx context.Context, limit int, size *int) (more bool, err error) {
+	now := t.lanes.load()
+	left := leftOf(limit, now)
+	if left <= 0 || t.lanes.single && now.lanes > 0 || t.stopping() {
+		return false, nil
+	}
+	if !t.takesMore(now) {
+		if err := t.catchUp(ctx, limit); err != nil || !t.takesMore(t.lanes.load()) {
+			return false, err
+		}
+	}
+	page, err := t.read(ctx, min(t.room(), *size), left)
+	if err != nil {
+		return false, err
+	}
+	if *size = left; page.busy == 0 {
+		*size = min(2*max(page.fresh, left), unbounded/2)
+	}
+	t.quiet()
+	if t.advance() > 0 {
+		err = t.save(ctx)
+	}
+	return page.more, err
+}
+
+// leftOf returns how many events a pass may still try, once it is quiet. In each
+// lane that is left one has been tried.
+func leftOf(limit int, now load) int { return max(0, limit-int(now.settled)-now.lanes) }
 
 // quiet waits until nothing runs and nothing can.
 func (t *term) quiet() {
@@ -118,7 +162,7 @@ const (
 	markPause    = 20 * time.Millisecond
 )
 
-func (t *term) catchUp(ctx context.Context) error {
+func (t *term) catchUp(ctx context.Context, limit int) error {
 	for deadline := time.Now().Add(markPatience); ; {
 		t.advance()
 		if t.waiting() == 0 || t.waiting() < len(t.window.entries) || !time.Now().Before(deadline) {
@@ -131,11 +175,12 @@ func (t *term) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.read(ctx, 0); err != nil {
+		page, err := t.read(ctx, 0, leftOf(limit, t.lanes.load()))
+		if err != nil {
 			return err
 		}
 		t.quiet()
-		t.mark = mark.Time
+		t.reached(mark, page)
 	}
 }
 

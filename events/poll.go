@@ -176,7 +176,8 @@ func (p *poller) wait(ctx context.Context, t *term, pause time.Duration, more bo
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	ready := func(now load) bool {
-		return more && now.queued < enough && t.roomBeside(now) > 0 || t.waitingOf(now)-t.unsaved >= p.batch
+		return more && now.queued < enough && t.takesMore(now) || t.waitingOf(now)-t.unsaved >= p.batch ||
+			t.isFull(now) && time.Since(t.marked) >= t.held
 	}
 	defer t.lanes.stopAwaiting() // ready looks at what the caller changes
 	for {

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -35,14 +36,22 @@ func (t *term) cycle(ctx context.Context, batch int) (n int, more bool, err erro
 	if t.lanes.single && t.busy(t.lanes.load(), 2*t.enough(batch)) {
 		limit = 0 // with more lanes, there may be aggregates with less to wait for
 	}
-	n, more, err = t.read(ctx, limit)
+	page, err := t.read(ctx, limit, unbounded)
 	if err != nil || !due {
-		return n, more, err
+		return page.fresh, page.more, err
 	}
-	// What lies before them has been read now.
-	t.mark, t.holdouts = mark.Time, mark.Holdouts
-	t.advance()
-	return n, more, t.save(ctx)
+	t.reached(mark, page)
+	t.moved(t.advance())
+	return page.fresh, page.more, t.save(ctx)
+}
+
+// reached notes a mark, and the page that was read after it: up to its end, what
+// lies before the mark has been read.
+func (t *term) reached(mark persistence.SafeMark, page page) {
+	t.mark, t.complete, t.holdouts = mark.Time, page.complete, persistence.Holdouts{}
+	if !page.lateLeft {
+		t.holdouts = mark.Holdouts
+	}
 }
 
 // busy reports whether all lanes run and have something to go on with, and so many
@@ -57,14 +66,44 @@ func (t *term) enough(batch int) int { return max(batch, t.ahead) }
 
 // due reports whether it is time to move the cursor.
 func (t *term) due(batch int) bool {
-	waiting := t.waiting()
-	return waiting-t.unsaved >= batch || time.Since(t.marked) >= saveEvery && (waiting > 0 || t.dirty())
+	now := t.lanes.load()
+	waiting, since := t.waitingOf(now), time.Since(t.marked)
+	return waiting-t.unsaved >= batch || since >= saveEvery && (waiting > 0 || t.dirty()) ||
+		since >= t.held && t.isFull(now)
+}
+
+// isFull reports whether the window takes nothing more, and would if the cursor
+// moved: its first event is settled, and the lanes run short, or a half of it is
+// settled.
+func (t *term) isFull(now load) bool {
+	entries := t.window.entries
+	if len(entries) < t.d.windowEvents || !entries[0].settled.Load() {
+		return false
+	}
+	return now.ready == 0 || 2*(t.waitingOf(now)-t.unsaved) >= len(entries)
+}
+
+// leastHeld is how long the dispatcher waits before it asks for the mark again that
+// holds the cursor back while the window is full. It waits twice as long each time.
+const leastHeld = 2 * time.Millisecond
+
+// moved notes whether the cursor has moved.
+func (t *term) moved(passed int) {
+	if passed > 0 {
+		t.held = 0
+	} else {
+		t.held = min(max(leastHeld, 2*t.held), saveEvery)
+	}
 }
 
 // untilDue returns when it is time to look whether the cursor can move: not a
 // moment before it may, which would cost a read that moves nothing.
 func (t *term) untilDue() time.Duration {
-	if wait := saveEvery - time.Since(t.marked); wait > 0 {
+	wait := saveEvery
+	if t.isFull(t.lanes.load()) {
+		wait = t.held
+	}
+	if wait -= time.Since(t.marked); wait > 0 {
 		return wait
 	}
 	return saveEvery // nothing was settled, and may be by then
@@ -85,56 +124,137 @@ func (t *term) roomBeside(now load) int {
 	return max(0, t.d.windowEvents-len(t.window.entries))
 }
 
-// read fetches what is visible and not known yet: what is late, all of it, and
-// up to limit events after the frontier.
+// lateRoom returns how many late events the next read takes. The window holds as
+// many of them as of others, so that a producer which commits many at once does not
+// fill the memory. What the cursor is waiting for is read even so.
+func (t *term) lateRoom(now load) int {
+	const page, least = 1000, 16
+	room := 2*t.d.windowEvents - len(t.window.entries)
+	if room <= 0 || now.bytes >= int64(t.d.windowBytes) {
+		if len(t.window.entries) > 0 && t.complete.Compare(t.window.entries[0].at) >= 0 {
+			return 0
+		}
+		return least
+	}
+	return min(room, page)
+}
+
+// takesMore reports whether a read would find room for something.
+func (t *term) takesMore(now load) bool {
+	return t.roomBeside(now) > 0 || t.lateLeft && t.lateRoom(now) > 0
+}
+
+// page is what a read has found.
+type page struct {
+	fresh    int                // events after the former frontier
+	busy     int                // events with something to deliver
+	complete persistence.Cursor // up to there, all that was visible is known
+	more     bool
+	lateLeft bool // it ends before the former frontier, so that some of what is late is left
+}
+
+// unbounded is no bound of what a read hands to the lanes.
+const unbounded = math.MaxInt
+
+// read fetches a page of what is visible and not known yet: what is late, and up to
+// limit events after the frontier. It hands no more than most events to the lanes.
 //
 // It is one statement, so one snapshot: whoever sees an aggregate's later event
-// sees its earlier ones, too. That is what keeps their order.
-func (t *term) read(ctx context.Context, limit int) (fresh int, more bool, err error) {
+// sees its earlier ones, too. That is what keeps their order; see
+// [persistence.WindowRead] for why a page does.
+func (t *term) read(ctx context.Context, limit, most int) (page, error) {
 	frontier := t.window.frontier
-	counted, count := t.window.counted()
+	counted, count := t.window.counted(t.complete)
 	held := min(count, t.window.before(t.holdouts.Beyond))
-	began := t.d.now()
-	maxBytes := max(1, int(int64(t.d.windowBytes)-t.lanes.load().bytes))
-	records, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
-		After:     t.window.low,
-		Frontier:  frontier,
-		Known:     t.window.known,
-		Counted:   counted,
-		Count:     count,
-		Holdouts:  t.holdouts,
-		CountHeld: held,
-		Limit:     max(1, limit),
-		MaxBytes:  maxBytes,
+	began, now := t.d.now(), t.lanes.load()
+	maxBytes := max(1, int(int64(t.d.windowBytes)-now.bytes))
+	found, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
+		After:      t.window.low,
+		Frontier:   frontier,
+		Known:      t.window.known,
+		KnownCount: len(t.window.entries),
+		Counted:    counted,
+		Count:      count,
+		Holdouts:   t.holdouts,
+		CountHeld:  held,
+		LateLimit:  t.lateRoom(now),
+		Limit:      min(limit, t.pace),
+		MaxBytes:   maxBytes,
 	})
 	if err != nil {
-		return 0, false, err
+		return page{}, err
 	}
-	size := 0
-	entries := make([]*entry, 0, len(records))
-	for _, r := range records {
-		if r.Cursor().Compare(frontier) > 0 {
-			if limit == 0 { // the statement wants at least one
-				break
-			}
-			fresh++
-			size += len(r.Payload)
-		}
-		entries = append(entries, t.entry(r))
+	t.tally.see(found.Now)
+	entries := make([]*entry, len(found.Records))
+	for i, r := range found.Records {
+		entries[i] = t.entry(r)
 	}
 	if err := t.skipApplied(ctx, entries); err != nil {
-		return 0, false, err
+		return page{}, err
 	}
+	p := page{complete: found.Complete, more: found.More}
+	t.keepPace(found, frontier)
+	if n := firstBusy(entries, most); n < len(entries) {
+		p.complete, p.more = entries[n].at.Preceding(), true
+		entries = entries[:n]
+	}
+	p.lateLeft = p.complete.Compare(frontier) < 0
+	t.lateLeft = p.lateLeft
 	deepest := 0
 	t.window.mu.Lock()
 	for _, e := range entries {
+		if e.at.Compare(frontier) > 0 {
+			p.fresh++
+		}
+		if len(e.pending) > 0 {
+			p.busy++
+		}
 		deepest = max(deepest, t.window.add(e))
 	}
 	t.window.mu.Unlock()
 	t.window.learn(deepest)
-	tell(t.d, ofRead, ReadInfo{Dispatcher: t.d.name, Events: fresh, Late: len(entries) - fresh, Window: len(t.window.entries), Duration: since(began)})
+	// A read after the last mark, too, has seen what lies before it.
+	if p.complete.Compare(t.complete) > 0 {
+		t.complete = p.complete
+	}
+	tell(t.d, ofRead, ReadInfo{Dispatcher: t.d.name, Events: p.fresh, Late: len(entries) - p.fresh, Window: len(t.window.entries), Duration: since(began)})
 	t.enqueue(entries)
-	return fresh, fresh == limit || size >= maxBytes, nil
+	return p, nil
+}
+
+// firstPace is how many new events a term asks for at first.
+const firstPace = 500
+
+// keepPace bounds how many events the next read asks for by what this one has had
+// room for: a database sends what it was asked for, also when the rest is of no use.
+func (t *term) keepPace(found persistence.WindowPage, frontier persistence.Cursor) {
+	fresh, size := 0, 0
+	for _, r := range found.Records {
+		size += len(r.Payload)
+		if r.Cursor().Compare(frontier) > 0 {
+			fresh++
+		}
+	}
+	switch {
+	case fresh >= t.pace:
+		t.pace = min(2*t.pace, unbounded/2)
+	case found.More && size >= t.d.windowBytes/2:
+		t.pace = max(1, 2*fresh)
+	}
+}
+
+// firstBusy returns the index of the first entry after as many as most that have
+// something to deliver.
+func firstBusy(entries []*entry, most int) int {
+	for i, e := range entries {
+		if len(e.pending) == 0 {
+			continue
+		}
+		if most--; most < 0 {
+			return i
+		}
+	}
+	return len(entries)
 }
 
 // enqueue hands entries to the lanes, but for those with nothing to do.
@@ -176,7 +296,9 @@ func (t *term) entryFor(r persistence.Record, wants func(*served) bool) *entry {
 			continue
 		}
 		dl := &delivery{subscription: s.subscription, marker: s.marker(r)}
-		if a, ok := t.attempts[dl.marker.Key()]; ok {
+		key := dl.marker.Key()
+		dl.faults = t.d.faults[key]
+		if a, ok := t.attempts[key]; ok {
 			dl.recorded, dl.failures, dl.lastError = true, a.Attempts, a.LastError
 			// The clock may have been set back since.
 			dl.due = t.began.Add(min(a.NextTime.Sub(t.clock), t.d.backoff.most))
@@ -226,11 +348,13 @@ func (t *term) skipApplied(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// advance moves the cursor over what is settled.
-func (t *term) advance() {
-	passed := t.window.advance(t.mark)
+// advance moves the cursor over what is settled, and returns how many events that
+// are.
+func (t *term) advance() int {
+	passed := t.window.advance(t.mark, t.complete)
 	t.passed += int64(len(passed))
 	t.tally.pass(passed, t.resumed)
+	return len(passed)
 }
 
 // dirty reports whether there is something to save beside the cursor.

@@ -140,9 +140,9 @@ func (t *term) describe(ctx context.Context, status *Status) error {
 		return nil
 	}
 	// What it has not read yet.
-	next, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: frontier, Frontier: frontier, Limit: 1})
-	if err == nil && len(next) > 0 {
-		status.Lag = next[0].Cursor().Age(status.Now)
+	next, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: frontier, Frontier: frontier, Limit: 1, WithoutPayload: true})
+	if err == nil && len(next.Records) > 0 {
+		status.Lag = next.Records[0].Cursor().Age(status.Now)
 	}
 	return err
 }

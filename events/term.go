@@ -51,8 +51,13 @@ type term struct {
 	window  window
 	saved   persistence.Cursor // window.low, when it was last saved
 	even    atomic.Bool        // no handler is behind the cursor
-	mark    time.Time          // everything before it that can be read has been
-	marked  time.Time          // when it was asked for
+	// Everything before mark and not after complete that can ever be read has been.
+	mark     time.Time
+	complete persistence.Cursor
+	lateLeft bool          // the last read has left some of what is late
+	marked   time.Time     // when the mark was asked for
+	held     time.Duration // how long to wait until it is asked for again while the window is full
+	pace     int           // how many events a read asks for at most
 	// holdouts are those of the mark.
 	holdouts persistence.Holdouts
 	unsaved  int   // settled entries in the window, when it was asked for
@@ -80,7 +85,7 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal()}
+	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal(), pace: firstPace}
 	t.ctx, t.cancel = context.WithCancelCause(persistence.WithLease(context.WithValue(base, passing{d}, true), lease))
 	t.timeouts = &timeouts{parent: t.ctx, after: d.handlerTimeout}
 	t.checked = checksApplied(d.cursors) || checksApplied(d.idempotency)
@@ -322,6 +327,7 @@ func (t *term) close(grace time.Duration) error {
 	t.quit()
 	t.helpers.Wait()
 	t.keeper.Wait()
+	t.rememberFaults()
 	if t.lost() == nil {
 		err = errors.Join(err, t.release(ctx))
 	}
@@ -352,6 +358,23 @@ func (t *term) abandon() {
 	}
 	if err := t.release(t.ctx); err != nil {
 		t.d.log.LogAttrs(t.ctx, slog.LevelError, "outbox: pass failed", slog.String("dispatcher", t.d.name), slog.Any("error", err))
+	}
+}
+
+// rememberFaults keeps, for the next pass, how many faults in a row there were that
+// are neither an event's nor recorded. Nothing runs any more.
+func (t *term) rememberFaults() {
+	t.d.faults = nil
+	for _, e := range t.window.entries {
+		for _, dl := range e.pending {
+			if dl.faults == 0 {
+				continue
+			}
+			if t.d.faults == nil {
+				t.d.faults = map[persistence.Marker]int{}
+			}
+			t.d.faults[dl.marker.Key()] = dl.faults
+		}
 	}
 }
 

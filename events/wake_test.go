@@ -22,7 +22,7 @@ type countingOutbox struct {
 	reads, marks atomic.Int64
 }
 
-func (c *countingOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+func (c *countingOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	c.reads.Add(1)
 	return c.OutboxStore.ReadWindow(ctx, read)
 }

@@ -57,8 +57,10 @@ func (w *window) search(c persistence.Cursor) (int, bool) {
 const leastRecent, mostRecent = 16, 256
 
 // counted returns a position of the window and the number of entries up to it.
-func (w *window) counted() (persistence.Cursor, int) {
-	n := len(w.entries) - max(w.recent, leastRecent)
+// Beyond complete there are late ones that have not been read.
+func (w *window) counted(complete persistence.Cursor) (persistence.Cursor, int) {
+	n, _ := w.search(complete)
+	n = min(n, len(w.entries)-max(w.recent, leastRecent))
 	if n <= 0 {
 		return w.low, 0
 	}
@@ -97,10 +99,14 @@ func (w *window) add(e *entry) (after int) {
 }
 
 // advance moves low over the entries that are settled and lie before the mark,
-// and returns them.
-func (w *window) advance(mark time.Time) []*entry {
+// not beyond complete, and returns them.
+func (w *window) advance(mark time.Time, complete persistence.Cursor) []*entry {
 	n := 0
-	for n < len(w.entries) && w.entries[n].settled.Load() && w.entries[n].at.CreatedTime.Before(mark) {
+	for n < len(w.entries) {
+		e := w.entries[n]
+		if !e.settled.Load() || !e.at.CreatedTime.Before(mark) || e.at.Compare(complete) > 0 {
+			break
+		}
 		n++
 	}
 	passed := slices.Clone(w.entries[:n])

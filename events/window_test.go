@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,15 +29,15 @@ type heldOutbox struct {
 	counted, miscounted atomic.Int64
 }
 
-func (h *heldOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+func (h *heldOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	if read.Counted.Compare(read.After) > 0 {
 		h.counted.Add(1)
-		all, err := h.OutboxStore.ReadWindow(ctx, persistence.WindowRead{After: read.After, Frontier: read.Counted, Limit: 1})
+		all, err := h.OutboxStore.ReadWindow(ctx, persistence.WindowRead{After: read.After, Frontier: read.Counted, LateLimit: math.MaxInt})
 		if err != nil {
-			return nil, err
+			return persistence.WindowPage{}, err
 		}
 		known, before := 0, 0
-		for _, r := range all {
+		for _, r := range all.Records {
 			if c := r.Cursor(); c.Compare(read.Counted) <= 0 && read.Known(c) {
 				known++
 				if r.CreatedTime.Before(read.Holdouts.Beyond) {

@@ -32,12 +32,12 @@ func Drain(ctx context.Context, dispatcher *events.Dispatcher) error {
 
 // Published returns the events that the store holds, committed and in order.
 func Published(ctx context.Context, store persistence.OutboxStore) ([]events.Event, error) {
-	records, err := store.ReadWindow(ctx, persistence.WindowRead{Limit: all})
+	page, err := store.ReadWindow(ctx, persistence.WindowRead{Limit: all})
 	if err != nil {
 		return nil, fmt.Errorf("read what was published: %w", err)
 	}
-	evts := make([]events.Event, len(records))
-	for i, r := range records {
+	evts := make([]events.Event, len(page.Records))
+	for i, r := range page.Records {
 		evts[i] = events.Event{
 			ID: r.ID, Type: r.EventType, AccountID: r.AccountID, AggregateType: r.AggregateType, AggregateID: r.AggregateID,
 			Payload: r.Payload, CreatedTime: r.CreatedTime,

@@ -98,8 +98,8 @@ func (s outbox) ReadAfter(ctx context.Context, after persistence.Cursor, limit i
 	return call(ctx, s.faults, "ReadAfter", func() ([]persistence.Record, error) { return s.next.ReadAfter(ctx, after, limit) })
 }
 
-func (s outbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	return call(ctx, s.faults, "ReadWindow", func() ([]persistence.Record, error) { return s.next.ReadWindow(ctx, read) })
+func (s outbox) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	return call(ctx, s.faults, "ReadWindow", func() (persistence.WindowPage, error) { return s.next.ReadWindow(ctx, read) })
 }
 
 func (s outbox) SafeMark(ctx context.Context) (persistence.SafeMark, error) {

@@ -82,36 +82,23 @@ func (s *Store) Delete(ctx context.Context, event persistence.Cursor) error {
 
 // ReadAfter implements [persistence.OutboxStore].
 func (s *Store) ReadAfter(ctx context.Context, after persistence.Cursor, limit int) ([]persistence.Record, error) {
-	return s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+	if err := persistence.CheckLimit(limit); err != nil {
+		return nil, err
+	}
+	page, err := s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+	return page.Records, err
 }
 
 // ReadWindow implements [persistence.OutboxStore].
-func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	if err := persistence.CheckLimit(read.Limit); err != nil {
-		return nil, err
+func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	if err := read.Check(); err != nil {
+		return persistence.WindowPage{}, err
 	}
 	if err := s.lock(ctx); err != nil {
-		return nil, err
+		return persistence.WindowPage{}, err
 	}
 	defer s.mu.Unlock()
-	var found []persistence.Record
-	fresh, size, frontier := 0, 0, read.Edge()
-	for _, r := range s.rows[s.search(read.After):] {
-		late := r.Cursor().Compare(frontier) <= 0
-		if late && read.Known != nil && read.Known(r.Cursor()) {
-			continue
-		}
-		if !late && (fresh == read.Limit || read.MaxBytes > 0 && size >= read.MaxBytes) {
-			break
-		}
-		if !late {
-			fresh++
-			size += len(r.Payload)
-		}
-		r.Payload = bytes.Clone(r.Payload)
-		found = append(found, r)
-	}
-	return found, nil
+	return read.Page(now(), slices.Values(s.rows[s.search(read.After):])), nil
 }
 
 // search returns the index of the first row after the cursor.

@@ -23,10 +23,12 @@ var readRules = []rule{
 		}
 	}},
 	{"a limit below 1 is refused", func(s *suite) {
+		for _, read := range []persistence.WindowRead{{Limit: -1}, {LateLimit: -1}, {MaxBytes: -1}} {
+			_, err := s.Outbox.ReadWindow(s.ctx, read)
+			require.ErrorIs(s, err, persistence.ErrInvalid)
+		}
 		for _, limit := range []int{0, -1} {
 			_, err := s.Outbox.ReadAfter(s.ctx, beginning, limit)
-			require.ErrorIs(s, err, persistence.ErrInvalid)
-			_, err = s.Outbox.ReadWindow(s.ctx, persistence.WindowRead{Limit: limit})
 			require.ErrorIs(s, err, persistence.ErrInvalid)
 			_, err = s.DeadLetters.ListDeadLetters(s.ctx, persistence.DeadLetterQuery{Limit: limit})
 			require.ErrorIs(s, err, persistence.ErrInvalid)

@@ -74,13 +74,13 @@ func (s *suite) read(after persistence.Cursor) []persistence.Record {
 	require.NoError(s, err)
 	for {
 		seen := s.readNow(after)
-		if len(seen) >= len(committed) {
+		if len(seen) >= len(committed.Records) {
 			return seen
 		}
 		select { // the safe mark may follow the clock in steps
 		case <-time.After(5 * time.Millisecond):
 		case <-s.ctx.Done():
-			s.Fatalf("a cursor sees %d of %d committed records, and no producer is open", len(seen), len(committed))
+			s.Fatalf("a cursor sees %d of %d committed records, and no producer is open", len(seen), len(committed.Records))
 		}
 	}
 }

@@ -21,6 +21,14 @@ func (c Cursor) Compare(other Cursor) int {
 	return cmp.Or(c.CreatedTime.Compare(other.CreatedTime), strings.Compare(c.ID, other.ID))
 }
 
+// Preceding returns a position before c that lies before none with an earlier time.
+func (c Cursor) Preceding() Cursor {
+	return Cursor{CreatedTime: c.CreatedTime.Add(-time.Microsecond), ID: lastID}
+}
+
+// lastID lies before no id.
+var lastID = strings.Repeat("~", MaxIDBytes)
+
 // IsZero reports whether c lies before every row.
 func (c Cursor) IsZero() bool { return c.CreatedTime.IsZero() && c.ID == "" }
 

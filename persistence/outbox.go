@@ -1,7 +1,10 @@
 package persistence
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"iter"
 	"time"
 )
 
@@ -51,15 +54,16 @@ type OutboxStore interface {
 	//   - A limit below 1 is [ErrInvalid].
 	ReadAfter(ctx context.Context, after Cursor, limit int) ([]Record, error)
 
-	// ReadWindow returns committed records without waiting for the safe mark,
-	// for readers that remember what they have read and settle duplicates
-	// with markers. See [WindowRead] for what is returned.
+	// ReadWindow returns a page of committed records without waiting for the
+	// safe mark, for readers that remember what they have read and settle
+	// duplicates with markers. See [WindowRead] for what is returned.
 	//
 	//   - All records are of one snapshot: whoever sees an aggregate's later
-	//     record sees its earlier ones, too.
-	//   - Only the position of the safe mark, taken before this call, is safe
-	//     to move a durable cursor to.
-	ReadWindow(ctx context.Context, read WindowRead) ([]Record, error)
+	//     record sees its earlier ones, too. What a page leaves out of it lies
+	//     after all that it returns of the same aggregate.
+	//   - A durable cursor may move up to WindowPage.Complete, and not to the
+	//     safe mark, taken before this call, or beyond.
+	ReadWindow(ctx context.Context, read WindowRead) (WindowPage, error)
 
 	// SafeMark returns the safe mark and the database's clock.
 	SafeMark(ctx context.Context) (SafeMark, error)
@@ -97,10 +101,18 @@ type Holdouts struct {
 	Beyond time.Time
 }
 
-// WindowRead says what [OutboxStore.ReadWindow] shall return: the records
-// after the cursor After that Known does not report, in order. Records up to
-// Frontier are all returned; of the later ones the first, until Limit records
-// or MaxBytes of payload are reached.
+// WindowRead says what [OutboxStore.ReadWindow] returns: the records after the
+// cursor After that Known does not report, in order, and of these the first:
+// a page. Records up to Frontier are late ones.
+//
+// A page ends at a position of its snapshot. This keeps the order of an aggregate,
+// whose positions rise in the order of its commits: what one snapshot shows of
+// it is the beginning of its history, the part of that up to any position is a
+// beginning, too, and together with what the reader knows already, another
+// beginning, it makes a beginning again. So what a page leaves out may come from
+// a later snapshot. It would be another matter to leave late records out, or to
+// take them from an earlier snapshot than the new ones: the later event of an
+// aggregate could be returned before the earlier one.
 type WindowRead struct {
 	// After is the durable cursor.
 	After Cursor
@@ -110,6 +122,10 @@ type WindowRead struct {
 	// Known reports whether the caller has the record already. It is called
 	// for positions from After to Frontier only; nil knows none.
 	Known func(Cursor) bool
+	// KnownCount is the number of records that Known reports. A store looks at
+	// no more positions than it needs to find LateLimit others among so many; if
+	// the number is too low, the page ends sooner.
+	KnownCount int
 	// Counted lets a store compare a number instead of all those positions: of
 	// the records after After, up to Counted, the caller has Count. Since records
 	// do not vanish, an equal number is the same ones. A Counted at or before
@@ -122,11 +138,70 @@ type WindowRead struct {
 	// a read whose records the caller knows all. The zero value says nothing.
 	Holdouts  Holdouts
 	CountHeld int
-	// Limit is the greatest number of records after Frontier; it is at least 1.
-	Limit int
-	// MaxBytes bounds the payload of the records after Frontier. The one that
-	// exceeds it is still returned. Zero is no bound.
+	// LateLimit is the greatest number of late records, and Limit that of
+	// records after Frontier; either is at least 0. A store may return fewer.
+	LateLimit int
+	Limit     int
+	// MaxBytes bounds the payload of the page. The record that exceeds it is
+	// still returned, and at least one, so that a reader gets on. Zero is no bound.
 	MaxBytes int
+	// WithoutPayload leaves the payloads out.
+	WithoutPayload bool
+}
+
+// WindowPage is what [OutboxStore.ReadWindow] returns.
+type WindowPage struct {
+	// Records are in order: by CreatedTime, then by ID.
+	Records []Record
+	// Complete is the end of the page: each record at or before it that the
+	// snapshot shows is known to the caller, or among Records.
+	Complete Cursor
+	// Now is the database's clock.
+	Now time.Time
+	// More says that the page may have left something out.
+	More bool
+}
+
+// Check returns an [ErrInvalid] error for a limit below 0, for authors of stores.
+func (w WindowRead) Check() error {
+	if limit := min(w.Limit, w.LateLimit, w.MaxBytes); limit < 0 {
+		return fmt.Errorf("%w: a limit is %d, it must be at least 0", ErrInvalid, limit)
+	}
+	return nil
+}
+
+// Page returns the page that a snapshot makes of the read, for authors of stores
+// that hold their records in memory: records yields those after After, in order.
+func (w WindowRead) Page(now time.Time, records iter.Seq[Record]) WindowPage {
+	page := WindowPage{Complete: w.Edge(), Now: now}
+	late, fresh, size := 0, 0, 0
+	for r := range records {
+		c := r.Cursor()
+		isLate := c.Compare(w.Edge()) <= 0
+		if isLate && w.Known != nil && w.Known(c) {
+			continue
+		}
+		if isLate && late == w.LateLimit || !isLate && fresh == w.Limit || w.MaxBytes > 0 && size >= w.MaxBytes {
+			page.More = true
+			if isLate {
+				page.Complete = c.Preceding()
+			}
+			break
+		}
+		if isLate {
+			late++
+		} else {
+			fresh++
+			page.Complete = c
+		}
+		if w.WithoutPayload {
+			r.Payload = nil
+		}
+		r.Payload = bytes.Clone(r.Payload)
+		size += len(r.Payload)
+		page.Records = append(page.Records, r)
+	}
+	return page
 }
 
 // Edge returns Frontier, or After if that lies behind.

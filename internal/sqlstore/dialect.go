@@ -147,9 +147,11 @@ type statements struct {
 	SampleClock   string // or ""
 	SafeMark      string // the slot of now, where there are slots
 	ReadAfter     string // after time, after id, mark, limit
-	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit; and with namesHoldouts the time beyond them and their names
-	ReadKeys      string // keys as JSON
-	CountRows     string // from, to, bucket width in µs; the sum of what the stamps lie after the beginning of their bucket
+	ReadWindow    string // after time, after id, counted time, counted id, frontier time, frontier id, limit, limit of keys; and with namesHoldouts the time beyond them and their names
+	ReadKeys      string // keys as JSON, limit of bytes
+	// likewise, without payloads
+	ReadWindowHeads, ReadKeysHeads string
+	CountRows                      string // from, to, bucket width in µs; the sum of what the stamps lie after the beginning of their bucket
 
 	// idempotency
 	Incarnation  string // with setsTransaction
@@ -192,6 +194,12 @@ type statements struct {
 	LockMigrations       string // or ""
 	UnlockMigrations     string // or ""
 }
+
+// rowsStatement reads rows; {payload} stands for the column.
+type rowsStatement string
+
+func (s rowsStatement) whole() string { return strings.ReplaceAll(string(s), "{payload}", "payload") }
+func (s rowsStatement) heads() string { return strings.ReplaceAll(string(s), "{payload}", "NULL") }
 
 // statusStatements are what an operator asks.
 type statusStatements struct {

@@ -88,32 +88,11 @@ UNION ALL
  WHERE created_time >= ?1 AND (created_time > ?1 OR id > ?2) AND created_time < ?3
  ORDER BY created_time, id LIMIT ?4)`,
 
-		// One statement, so one snapshot: the number of rows up to what the reader
-		// has counted, in place of an id; keys up to its frontier, which have an
-		// empty event type; and whole rows after it. The rows at the ends are
-		// counted apart, since it costs a fifth to compare the id of each.
-		ReadWindow: `
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(
-    (SELECT COUNT(*) FROM {prefix}outbox WHERE created_time > ?1 AND created_time < ?3)
-    + (SELECT COUNT(*) FROM {prefix}outbox WHERE created_time = ?1 AND id > ?2 AND created_time < ?3)
-    + (SELECT COUNT(*) FROM {prefix}outbox WHERE created_time = ?3 AND id <= ?4 AND created_time > ?1)
-  AS CHAR), '', '', '', '', NULL
-UNION ALL
-(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
- FROM {prefix}outbox
- WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6))
-UNION ALL
-(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
- FROM {prefix}outbox
- WHERE created_time >= ?5 AND (created_time > ?5 OR id > ?6)
- ORDER BY created_time, id LIMIT ?7)`,
+		ReadWindow:      mysqlReadWindow.whole(),
+		ReadWindowHeads: mysqlReadWindow.heads(),
 
-		// The order keeps the optimizer from reading the table from end to end,
-		// to join it with a few keys.
-		ReadKeys: `
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
-STRAIGHT_JOIN {prefix}outbox AS e ON e.created_time = k.at AND e.id = k.id`,
+		ReadKeys:      mysqlReadKeys.whole(),
+		ReadKeysHeads: mysqlReadKeys.heads(),
 
 		// Buckets divide a minute.
 		CountRows: `

@@ -57,25 +57,11 @@ SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type
 FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND created_time < ?3
 ORDER BY created_time, id LIMIT ?4`,
 
-		// The number of rows up to what the reader has counted, in place of an
-		// id; keys up to its frontier, which have an empty event type; and whole
-		// rows after it.
-		ReadWindow: `
-SELECT 1, NULL, count(*), '', '', '', '', NULL
-FROM "{prefix}outbox" WHERE (created_time, id) > (?1, ?2) AND (created_time, id) <= (?3, ?4)
-UNION ALL
-SELECT * FROM (SELECT 1, created_time, id, '', '', '', '', NULL
-  FROM "{prefix}outbox" WHERE (created_time, id) > (?3, ?4) AND (created_time, id) <= (?5, ?6)
-  ORDER BY created_time, id)
-UNION ALL
-SELECT * FROM (SELECT 1, created_time, id, account_id, aggregate_type, aggregate_id, event_type, payload
-  FROM "{prefix}outbox" WHERE (created_time, id) > (?5, ?6)
-  ORDER BY created_time, id LIMIT ?7)`,
+		ReadWindow:      sqliteReadWindow.whole(),
+		ReadWindowHeads: sqliteReadWindow.heads(),
 
-		ReadKeys: `
-SELECT 1, e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM json_each(?1) AS k CROSS JOIN "{prefix}outbox" AS e
-  ON e.created_time = k.value ->> 'micros' AND e.id = k.value ->> 'id'`,
+		ReadKeys:      sqliteReadKeys.whole(),
+		ReadKeysHeads: sqliteReadKeys.heads(),
 
 		CountRows: `
 SELECT created_time / ?3 * ?3 AS bucket, count(*), sum(created_time % ?3)

@@ -148,11 +148,12 @@ func TestAWindowReadFromATornViewIsMended(t *testing.T) {
 			require.LessOrEqual(t, c2.Compare(read.Edge()), 0, "it is not asked for what it cannot know")
 			return slices.Contains(c.known, c2.ID)
 		}
+		read.KnownCount, read.LateLimit = len(c.known), 10
 		conn.hidden = c.hidden
-		records, err := store.ReadWindow(t.Context(), read)
+		page, err := store.ReadWindow(t.Context(), read)
 		require.NoError(t, err)
 		var got []string
-		for _, r := range records {
+		for _, r := range page.Records {
 			got = append(got, r.ID)
 			require.Equal(t, "payload", string(r.Payload))
 		}

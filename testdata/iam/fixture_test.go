@@ -151,7 +151,7 @@ func (f fixture) settled(t testing.TB) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the safe mark may follow the clock in steps
 		seen, err := f.outbox.ReadAfter(t.Context(), persistence.Cursor{}, 1000)
-		return err == nil && len(seen) >= len(committed)
+		return err == nil && len(seen) >= len(committed.Records)
 	}, patience, 5*time.Millisecond)
 }
 

@@ -72,8 +72,9 @@ func keepsRecords(t *testing.T, outbox *gormtx.Outbox) persistence.Record {
 		}
 		return outbox.Append(ctx, batch...)
 	}))
-	got, err := outbox.ReadWindow(t.Context(), persistence.WindowRead{Limit: 1000})
+	page, err := outbox.ReadWindow(t.Context(), persistence.WindowRead{Limit: 1000})
 	require.NoError(t, err)
+	got := page.Records
 	one := got[0]
 	for i := range got {
 		got[i].CreatedTime = time.Time{}

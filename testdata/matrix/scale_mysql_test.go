@@ -70,7 +70,8 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 	for name, read := range map[string]func() ([]persistence.Record, error){
 		"ReadAfter": func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
 		"ReadWindow": func() ([]persistence.Record, error) {
-			return s.outbox.ReadWindow(t.Context(), persistence.WindowRead{After: p.after, Frontier: p.frontier, Limit: batchLimit})
+			page, err := s.outbox.ReadWindow(t.Context(), persistence.WindowRead{After: p.after, Frontier: p.frontier, LateLimit: batchLimit, Limit: batchLimit})
+			return page.Records, err
 		},
 		"ReadStatus": func() ([]persistence.Record, error) {
 			_, err := s.outbox.ReadStatus(t.Context(), scaleReader)

@@ -51,7 +51,7 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 	after := literal(p.after.CreatedTime) + ", '" + p.after.ID + "', "
 	frontier := literal(p.frontier.CreatedTime) + ", '" + p.frontier.ID + "', "
 	naming := schema.Naming{Prefix: s.prefix}
-	const window = "timestamptz, text, timestamptz, text, timestamptz, text, bigint, timestamptz, text"
+	const window = "timestamptz, text, timestamptz, text, timestamptz, text, bigint, bigint, timestamptz, text"
 	const rng, filters = "timestamptz, text, timestamptz, text", ", text, text, text, text, text, boolean, bigint"
 	until := literal(time.Now()) + ", '', "
 	const unborn = "9000000000000000000" // a transaction that nothing has seen yet
@@ -65,11 +65,11 @@ func postgresBlocks(t *testing.T, s scale, p place) map[string]int {
 		"StartOfRange":       {rng + ", bigint", after + until + "100", 2},
 		"SelectRecords":      {rng + filters, after + until + "'', 't', '', 'a', '', true, 100", 2},
 		"SelectRecordsBack":  {rng + filters, after + until + "'', 't', '', 'a', '', true, 100", 2},
-		"ReadWindow, keys":   {window, after + after + frontier + "100, NULL, ''", 4},
-		"ReadWindow, counts": {window, after + frontier + frontier + "100, NULL, ''", 4},
+		"ReadWindow, keys":   {window, after + after + frontier + "100, 100, NULL, ''", 4},
+		"ReadWindow, counts": {window, after + frontier + frontier + "100, 100, NULL, ''", 4},
 		"CountAfter":         {"timestamptz, text, bigint", after + "101", 4},
 		"NextEvent":          {"timestamptz, text, timestamptz", after + "'9999-12-31'", 2},
-		"ReadWindow, held":   {window, after + frontier + frontier + "100, " + literal(p.frontier.CreatedTime) + ", '" + unborn + "'", 4},
+		"ReadWindow, held":   {window, after + frontier + frontier + "100, 100, " + literal(p.frontier.CreatedTime) + ", '" + unborn + "'", 4},
 	} {
 		statement, _, _ := strings.Cut(name, ",")
 		for _, cache := range []string{"force_custom_plan", "force_generic_plan"} {

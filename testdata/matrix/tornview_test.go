@@ -79,10 +79,10 @@ func TestMariaDBWindowFromATornViewIsMended(t *testing.T) {
 					c.want = []string{"b"}
 				}
 				conn.hidden = c.hidden
-				records, err := store.ReadWindow(t.Context(), persistence.WindowRead{Limit: 10})
+				page, err := store.ReadWindow(t.Context(), persistence.WindowRead{Limit: 10})
 				require.NoError(t, err)
 				var got []string
-				for _, r := range records {
+				for _, r := range page.Records {
 					got = append(got, r.ID)
 				}
 				require.Equal(t, c.want, got)

@@ -189,12 +189,12 @@ func (m *machine) committed(evts []*event, rogue bool) {
 
 // stored returns the positions of the events that the table holds.
 func (m *machine) stored() map[string]persistence.Cursor {
-	records, err := m.Outbox.ReadWindow(m.ctx, persistence.WindowRead{Limit: 100_000})
+	page, err := m.Outbox.ReadWindow(m.ctx, persistence.WindowRead{Limit: 100_000})
 	if err != nil {
 		m.t.Fatalf("read: %v", err)
 	}
 	stored := map[string]persistence.Cursor{}
-	for _, r := range records {
+	for _, r := range page.Records {
 		stored[r.ID] = r.Cursor()
 	}
 	return stored

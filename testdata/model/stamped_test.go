@@ -146,7 +146,11 @@ func (s *stamped) ReadAfter(ctx context.Context, after persistence.Cursor, limit
 	if err != nil {
 		return nil, err
 	}
-	records, err := s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+	if err := persistence.CheckLimit(limit); err != nil {
+		return nil, err
+	}
+	page, err := s.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: limit})
+	records := page.Records
 	if i := slices.IndexFunc(records, func(r persistence.Record) bool { return !r.CreatedTime.Before(mark.Time) }); i >= 0 {
 		records = records[:i]
 	}
@@ -154,33 +158,28 @@ func (s *stamped) ReadAfter(ctx context.Context, after persistence.Cursor, limit
 }
 
 // ReadWindow implements [persistence.OutboxStore].
-func (s *stamped) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	if err := persistence.CheckLimit(read.Limit); err != nil {
-		return nil, err
+func (s *stamped) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	if err := read.Check(); err != nil {
+		return persistence.WindowPage{}, err
 	}
-	var found []persistence.Record
-	fresh, size, frontier := 0, 0, read.Edge()
 	visible := s.visible(ctx)
 	held := holdOut(read.Holdouts, visible)
-	for _, r := range visible {
-		late := r.Cursor().Compare(frontier) <= 0
-		if r.Cursor().Compare(read.After) <= 0 || late && read.Known != nil && read.Known(r.Cursor()) {
-			continue
-		}
-		if held && r.Cursor().Compare(read.Counted) <= 0 && r.CreatedTime.Before(read.Holdouts.Beyond) {
-			continue // a database does not look
-		}
-		if !late {
-			if fresh == read.Limit || read.MaxBytes > 0 && size >= read.MaxBytes {
-				break
+	s.mu.Lock()
+	now := s.now()
+	s.mu.Unlock()
+	return read.Page(now, func(yield func(persistence.Record) bool) {
+		for _, r := range visible {
+			if r.Cursor().Compare(read.After) <= 0 {
+				continue
 			}
-			fresh++
-			size += len(r.Payload)
+			if held && r.Cursor().Compare(read.Counted) <= 0 && r.CreatedTime.Before(read.Holdouts.Beyond) {
+				continue // a database does not look
+			}
+			if !yield(r) {
+				return
+			}
 		}
-		r.Payload = bytes.Clone(r.Payload)
-		found = append(found, r)
-	}
-	return found, ctx.Err()
+	}), ctx.Err()
 }
 
 // name is what a producer is called whose first row it is: as long as that is not

@@ -16,8 +16,8 @@ type gatedOutbox struct {
 	r *replica
 }
 
-func (o gatedOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
-	return through(o.r.gate, "read", func() ([]persistence.Record, error) { return o.OutboxStore.ReadWindow(ctx, read) })
+func (o gatedOutbox) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	return through(o.r.gate, "read", func() (persistence.WindowPage, error) { return o.OutboxStore.ReadWindow(ctx, read) })
 }
 
 func (o gatedOutbox) SafeMark(ctx context.Context) (persistence.SafeMark, error) {

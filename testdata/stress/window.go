@@ -15,21 +15,20 @@ const twoWindows = "twowindows"
 
 type twoStatements struct{ persistence.OutboxStore }
 
-func (s twoStatements) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+func (s twoStatements) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	edge := read.Edge()
 	late := read
-	late.Limit = 1
+	late.Limit = 0
 	found, err := s.OutboxStore.ReadWindow(ctx, late)
 	if err != nil {
-		return nil, err
-	}
-	for len(found) > 0 && found[len(found)-1].Cursor().Compare(edge) > 0 {
-		found = found[:len(found)-1]
+		return found, err
 	}
 	time.Sleep(10 * time.Millisecond) // as a busy machine may
-	read.After, read.Frontier = edge, edge
+	read.After, read.Frontier, read.Counted, read.Count, read.KnownCount = edge, edge, edge, 0, 0
+	read.Holdouts, read.CountHeld = persistence.Holdouts{}, 0
 	fresh, err := s.OutboxStore.ReadWindow(ctx, read)
-	return append(found, fresh...), err
+	fresh.Records = append(found.Records, fresh.Records...)
+	return fresh, err
 }
 
 // restarts is how long a dispatcher polls until it forgets what it has read.

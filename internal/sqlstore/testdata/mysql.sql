@@ -43,11 +43,12 @@ SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(
     (SELECT COUNT(*) FROM app_outbox WHERE created_time > ?1 AND created_time < ?3)
     + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?1 AND id > ?2 AND created_time < ?3)
     + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?3 AND id <= ?4 AND created_time > ?1)
-  AS CHAR), '', '', '', '', NULL
+  AS CHAR), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS CHAR), '', '', '', NULL
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
  FROM app_outbox
- WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6))
+ WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6)
+ ORDER BY created_time, id LIMIT ?8)
 UNION ALL
 (SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, payload
  FROM app_outbox
@@ -55,9 +56,51 @@ UNION ALL
  ORDER BY created_time, id LIMIT ?7)
 
 -- ReadKeys
-SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
-STRAIGHT_JOIN app_outbox AS e ON e.created_time = k.at AND e.id = k.id
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, payload
+FROM (
+  SELECT created_time, id, SUM(size) OVER (ORDER BY created_time, id) - size AS before_it
+  FROM (
+    SELECT o.created_time, o.id, LENGTH(o.payload) AS size
+    FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
+    STRAIGHT_JOIN app_outbox AS o ON o.created_time = k.at AND o.id = k.id
+    LIMIT 1000000
+  ) AS o
+) AS s
+STRAIGHT_JOIN app_outbox AS e ON e.created_time = s.created_time AND e.id = s.id
+WHERE s.before_it < ?2
+ORDER BY s.created_time, s.id
+
+-- ReadWindowHeads
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, NULL, CAST(
+    (SELECT COUNT(*) FROM app_outbox WHERE created_time > ?1 AND created_time < ?3)
+    + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?1 AND id > ?2 AND created_time < ?3)
+    + (SELECT COUNT(*) FROM app_outbox WHERE created_time = ?3 AND id <= ?4 AND created_time > ?1)
+  AS CHAR), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS CHAR), '', '', '', NULL
+UNION ALL
+(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, '', '', '', '', NULL
+ FROM app_outbox
+ WHERE created_time >= ?3 AND (created_time > ?3 OR id > ?4) AND created_time <= ?5 AND (created_time < ?5 OR id <= ?6)
+ ORDER BY created_time, id LIMIT ?8)
+UNION ALL
+(SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(created_time AS CHAR), id, account_id, aggregate_type, aggregate_id, event_type, NULL
+ FROM app_outbox
+ WHERE created_time >= ?5 AND (created_time > ?5 OR id > ?6)
+ ORDER BY created_time, id LIMIT ?7)
+
+-- ReadKeysHeads
+SELECT CASE WHEN @@global.read_only THEN 0 ELSE @@server_id + 1 END, CAST(e.created_time AS CHAR), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, NULL
+FROM (
+  SELECT created_time, id, SUM(size) OVER (ORDER BY created_time, id) - size AS before_it
+  FROM (
+    SELECT o.created_time, o.id, LENGTH(o.payload) AS size
+    FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id')) AS k
+    STRAIGHT_JOIN app_outbox AS o ON o.created_time = k.at AND o.id = k.id
+    LIMIT 1000000
+  ) AS o
+) AS s
+STRAIGHT_JOIN app_outbox AS e ON e.created_time = s.created_time AND e.id = s.id
+WHERE s.before_it < ?2
+ORDER BY s.created_time, s.id
 
 -- CountRows
 SELECT CAST(TIMESTAMPADD(SECOND, TIMESTAMPDIFF(SECOND, '1970-01-01', created_time) DIV (?3 DIV 1000000) * (?3 DIV 1000000), '1970-01-01') AS CHAR) AS bucket, COUNT(*),

@@ -59,12 +59,12 @@ SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggr
 FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('"iam"."app_outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 CROSS JOIN LATERAL (
-  (SELECT n.rows::text COLLATE "C" AS id, '' AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
+  (SELECT n.rows::text COLLATE "C" AS id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
      '-infinity'::timestamptz AS created_time
    FROM (
-     SELECT CASE WHEN h.out THEN 'held' ELSE '' END, CASE WHEN h.out THEN $8::timestamptz ELSE $1::timestamptz END, CASE WHEN h.out THEN '' ELSE $2::text END
-     FROM (SELECT $8::timestamptz > $1::timestamptz AND bool_and(NOT pg_visible_in_snapshot(t.id::xid8, pg_current_snapshot()))
-       FROM unnest(string_to_array($9::text, ',')) AS t(id)) AS h(out)
+     SELECT CASE WHEN h.out THEN 'held' ELSE '' END, CASE WHEN h.out THEN $9::timestamptz ELSE $1::timestamptz END, CASE WHEN h.out THEN '' ELSE $2::text END
+     FROM (SELECT $9::timestamptz > $1::timestamptz AND bool_and(NOT pg_visible_in_snapshot(t.id::xid8, pg_current_snapshot()))
+       FROM unnest(string_to_array($10::text, ',')) AS t(id)) AS h(out)
    ) AS start(held, created_time, id)
    CROSS JOIN LATERAL (
      SELECT count(*) FROM "iam"."app_outbox" AS o
@@ -75,7 +75,7 @@ CROSS JOIN LATERAL (
   (SELECT id, '', '', '', '', NULL, created_time
    FROM "iam"."app_outbox"
    WHERE created_time >= $3 AND (created_time, id) > ($3, $4) AND created_time <= $5 AND (created_time, id) <= ($5, $6)
-   ORDER BY created_time, id)
+   ORDER BY created_time, id LIMIT $8)
   UNION ALL
   (SELECT id, account_id, aggregate_type, aggregate_id, event_type, payload, created_time
    FROM "iam"."app_outbox"
@@ -87,12 +87,68 @@ ORDER BY e.created_time, e.id
 -- ReadKeys
 SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
-  e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM json_to_recordset($1::json) AS k(micros bigint, id text)
+  e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, payload
+FROM (
+  SELECT created_time, id, sum(size) OVER (ORDER BY created_time, id) - size AS before
+  FROM json_to_recordset($1::json) AS k(micros bigint, id text)
+  CROSS JOIN LATERAL (
+    SELECT o.created_time, o.id, octet_length(o.payload) AS size FROM "iam"."app_outbox" AS o
+    WHERE o.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND o.id = k.id LIMIT 1
+  ) AS o(created_time, id, size)
+) AS s
 CROSS JOIN LATERAL (
-  SELECT * FROM "iam"."app_outbox"
-  WHERE created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND id = k.id LIMIT 1
+  SELECT * FROM "iam"."app_outbox" AS o WHERE o.created_time = s.created_time AND o.id = s.id LIMIT 1
 ) AS e
+WHERE s.before < $2
+ORDER BY s.created_time, s.id
+
+-- ReadWindowHeads
+SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
+CROSS JOIN LATERAL (
+  (SELECT n.rows::text COLLATE "C" AS id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
+     '-infinity'::timestamptz AS created_time
+   FROM (
+     SELECT CASE WHEN h.out THEN 'held' ELSE '' END, CASE WHEN h.out THEN $9::timestamptz ELSE $1::timestamptz END, CASE WHEN h.out THEN '' ELSE $2::text END
+     FROM (SELECT $9::timestamptz > $1::timestamptz AND bool_and(NOT pg_visible_in_snapshot(t.id::xid8, pg_current_snapshot()))
+       FROM unnest(string_to_array($10::text, ',')) AS t(id)) AS h(out)
+   ) AS start(held, created_time, id)
+   CROSS JOIN LATERAL (
+     SELECT count(*) FROM "iam"."app_outbox" AS o
+     WHERE o.created_time >= start.created_time AND (o.created_time, o.id) > (start.created_time, start.id)
+       AND o.created_time <= $3 AND (o.created_time, o.id) <= ($3, $4)
+   ) AS n(rows))
+  UNION ALL
+  (SELECT id, '', '', '', '', NULL, created_time
+   FROM "iam"."app_outbox"
+   WHERE created_time >= $3 AND (created_time, id) > ($3, $4) AND created_time <= $5 AND (created_time, id) <= ($5, $6)
+   ORDER BY created_time, id LIMIT $8)
+  UNION ALL
+  (SELECT id, account_id, aggregate_type, aggregate_id, event_type, NULL, created_time
+   FROM "iam"."app_outbox"
+   WHERE created_time >= $5 AND (created_time, id) > ($5, $6)
+   ORDER BY created_time, id LIMIT $7)
+) AS e
+ORDER BY e.created_time, e.id
+
+-- ReadKeysHeads
+SELECT CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
+  e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, NULL
+FROM (
+  SELECT created_time, id, sum(size) OVER (ORDER BY created_time, id) - size AS before
+  FROM json_to_recordset($1::json) AS k(micros bigint, id text)
+  CROSS JOIN LATERAL (
+    SELECT o.created_time, o.id, octet_length(o.payload) AS size FROM "iam"."app_outbox" AS o
+    WHERE o.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond' AND o.id = k.id LIMIT 1
+  ) AS o(created_time, id, size)
+) AS s
+CROSS JOIN LATERAL (
+  SELECT * FROM "iam"."app_outbox" AS o WHERE o.created_time = s.created_time AND o.id = s.id LIMIT 1
+) AS e
+WHERE s.before < $2
+ORDER BY s.created_time, s.id
 
 -- CountRows
 SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz 'epoch') AS bucket, count(*),

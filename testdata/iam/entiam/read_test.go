@@ -59,8 +59,9 @@ func TestEntReadsWhatIsPublished(t *testing.T) {
 		rows, err := db.client.Outbox.Query().Order(outbox.ByCreatedTime(), outbox.ByID()).All(t.Context())
 		require.NoError(t, err)
 		require.Len(t, rows, len(want))
-		records, err := db.outbox.ReadWindow(t.Context(), persistence.WindowRead{Limit: 100})
+		page, err := db.outbox.ReadWindow(t.Context(), persistence.WindowRead{Limit: 100})
 		require.NoError(t, err)
+		records := page.Records
 		require.Len(t, records, len(want))
 		for i, row := range rows {
 			// As the library reads it, to the microsecond and in the same order.

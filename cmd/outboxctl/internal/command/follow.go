@@ -10,6 +10,8 @@ import (
 const (
 	// followed is how many events are read at a time.
 	followed = 500
+	// followedBytes bounds their payloads.
+	followedBytes = 16 << 20
 	// lateness is how much earlier than the last event one may be stamped that
 	// shows up after following has begun.
 	lateness = time.Minute
@@ -28,14 +30,15 @@ type follower struct {
 // until it is interrupted.
 func (a *app) follow(ctx context.Context, outbox connection, t *tail) error {
 	f := &follower{outbox: outbox, known: map[persistence.Cursor]bool{}}
-	f.read = persistence.WindowRead{Limit: followed, Known: func(c persistence.Cursor) bool { return f.known[c] }}
+	f.read = persistence.WindowRead{Limit: followed, LateLimit: followed, MaxBytes: followedBytes, Known: func(c persistence.Cursor) bool { return f.known[c] }}
 	err := a.begin(ctx, f, t)
 	for err == nil {
 		var records []persistence.Record
-		if records, err = f.next(ctx); err != nil {
+		var more bool
+		if records, more, err = f.next(ctx); err != nil {
 			break
 		}
-		if err = a.list(t, t.selected(records), false, false); err != nil || len(records) >= followed {
+		if err = a.list(t, t.selected(records), false, false); err != nil || more {
 			continue
 		}
 		select {
@@ -65,13 +68,13 @@ func (a *app) begin(ctx context.Context, f *follower, t *tail) error {
 		f.start(persistence.Cursor{CreatedTime: last.Records[0].CreatedTime.Add(-lateness)})
 	}
 	// What can be seen now is known, and then a part of it is listed.
-	for n := followed; n >= followed; {
-		records, err := f.next(ctx)
-		if err != nil {
+	f.read.WithoutPayload = true
+	for more := true; more; {
+		if _, more, err = f.next(ctx); err != nil {
 			return err
 		}
-		n = len(records)
 	}
+	f.read.WithoutPayload = false
 	page, err := t.page(ctx, f.outbox)
 	if err != nil {
 		return err
@@ -84,18 +87,18 @@ func (a *app) begin(ctx context.Context, f *follower, t *tail) error {
 
 func (f *follower) start(after persistence.Cursor) { f.read.After, f.read.Frontier = after, after }
 
-// next returns what has become visible.
-func (f *follower) next(ctx context.Context) ([]persistence.Record, error) {
+// next returns a page of what has become visible, and whether there may be more.
+func (f *follower) next(ctx context.Context) (fresh []persistence.Record, more bool, err error) {
 	mark, err := f.outbox.SafeMark(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	records, err := f.outbox.ReadWindow(ctx, f.read)
+	f.read.KnownCount = len(f.known)
+	page, err := f.outbox.ReadWindow(ctx, f.read)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	fresh := records[:0]
-	for _, r := range records {
+	for _, r := range page.Records {
 		if !f.known[r.Cursor()] {
 			fresh = append(fresh, r)
 		}
@@ -104,14 +107,14 @@ func (f *follower) next(ctx context.Context) ([]persistence.Record, error) {
 			f.read.Frontier = r.Cursor()
 		}
 	}
-	f.settle(mark.Time)
-	return fresh, nil
+	f.settle(mark.Time, page.Complete)
+	return fresh, page.More, nil
 }
 
-// settle forgets what lies before the mark.
-func (f *follower) settle(mark time.Time) {
+// settle forgets what lies before the mark, up to where all has been read.
+func (f *follower) settle(mark time.Time, complete persistence.Cursor) {
 	for c := range f.known {
-		if c.CreatedTime.Before(mark) && c.Compare(f.read.Frontier) <= 0 && c.Compare(f.read.After) > 0 {
+		if c.CreatedTime.Before(mark) && c.Compare(complete) <= 0 && c.Compare(f.read.After) > 0 {
 			f.read.After = c
 		}
 	}
