@@ -346,7 +346,7 @@ type leaving struct {
 	leave func()
 }
 
-func (l *leaving) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+func (l *leaving) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	if l.leave != nil {
 		l.leave()
 	}
