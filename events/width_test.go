@@ -79,7 +79,7 @@ func (p *pooled) Save(ctx context.Context, lease persistence.Lease, progress per
 	return p.Store.Save(ctx, lease, progress)
 }
 
-func (p *pooled) ReadWindow(ctx context.Context, read persistence.WindowRead) ([]persistence.Record, error) {
+func (p *pooled) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	defer p.take()()
 	return p.Store.ReadWindow(ctx, read)
 }

@@ -16,6 +16,10 @@ import (
 // one JSON array that the statement takes apart, and all payloads end to end.
 // So there is one statement text, prepared once, and no limit on arguments.
 
+// mostKeys bounds the keys of one argument, which a server takes up to a size:
+// whatever grows with what there is to do goes in pages.
+const mostKeys = 1000
+
 type jsonRecord struct {
 	ID            string `json:"id"`
 	AccountID     string `json:"account_id"`

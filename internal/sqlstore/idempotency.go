@@ -229,19 +229,24 @@ func (s *Store) Applied(ctx context.Context, markers ...persistence.Marker) ([]b
 // applied reports for each of the markers whether conn sees it.
 func (s *Store) applied(ctx context.Context, conn Conn, markers []persistence.Marker) ([]bool, error) {
 	applied := make([]bool, len(markers))
-	if len(markers) == 0 {
-		return applied, nil
-	}
-	keys, err := encodeMarkers(markers)
-	if err != nil {
-		return nil, err
-	}
-	return applied, conn.Query(ctx, s.sql.AppliedMarkers, []any{keys}, func(scan func(...any) error) error {
-		var number int
-		err := scan(&number)
-		if err == nil {
-			applied[number-1] = true
+	before := 0
+	for page := range slices.Chunk(markers, mostKeys) {
+		keys, err := encodeMarkers(page)
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
+		err = conn.Query(ctx, s.sql.AppliedMarkers, []any{keys}, func(scan func(...any) error) error {
+			var number int
+			err := scan(&number)
+			if err == nil {
+				applied[before+number-1] = true
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		before += len(page)
+	}
+	return applied, nil
 }

@@ -47,7 +47,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
   e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, {payload}
 FROM (
-  SELECT created_time, id, sum(size) OVER (ORDER BY created_time, id) - size AS before
+  SELECT o.created_time, o.id, sum(o.size) OVER (ORDER BY o.created_time, o.id) - o.size AS before
   FROM json_to_recordset($1::json) AS k(micros bigint, id text)
   CROSS JOIN LATERAL (
     SELECT o.created_time, o.id, octet_length(o.payload) AS size FROM {schema}"{prefix}outbox" AS o

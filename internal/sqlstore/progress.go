@@ -79,8 +79,8 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 	defer func() {
 		err = s.failed(err, "dispatcher %q: save the progress to %s", lease.Dispatcher, progress.Cursor)
 	}()
-	if len(progress.Settled) > 0 {
-		keys, err := encodeMarkers(progress.Settled)
+	for page := range slices.Chunk(progress.Settled, mostKeys) {
+		keys, err := encodeMarkers(page)
 		if err != nil {
 			return err
 		}
@@ -88,15 +88,16 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 			return err
 		}
 	}
-	if len(progress.Counts) == 0 {
-		return nil
+	for page := range slices.Chunk(progress.Counts, mostKeys) {
+		buckets, err := encodeBuckets(page)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets, lease.Owner); err != nil {
+			return err
+		}
 	}
-	buckets, err := encodeBuckets(progress.Counts)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets, lease.Owner)
-	return err
+	return nil
 }
 
 func (s *Store) catchUp(ctx context.Context, conn Conn, dispatcher string, progress persistence.Progress) error {

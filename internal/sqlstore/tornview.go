@@ -44,7 +44,7 @@ func (s *Store) readMissed(ctx context.Context, conn Conn, read persistence.Wind
 		Known: func(c persistence.Cursor) bool {
 			return returned[c] || read.Known != nil && c.Compare(read.Edge()) <= 0 && read.Known(c)
 		},
-		LateLimit: mostLate,
+		LateLimit: mostKeys,
 		MaxBytes:  read.MaxBytes,
 	}
 	if again.Counted.Compare(again.Edge()) > 0 {

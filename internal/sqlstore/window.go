@@ -13,9 +13,6 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// mostLate bounds the late rows of one page, and so the argument that names them.
-const mostLate = 1000
-
 // ReadWindow implements persistence.OutboxStore.
 func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
 	if err := read.Check(); err != nil {
@@ -25,8 +22,8 @@ func (s *Store) ReadWindow(ctx context.Context, read persistence.WindowRead) (pe
 	if err != nil {
 		return persistence.WindowPage{}, err
 	}
-	read.LateLimit = min(read.LateLimit, mostLate)
-	if read.MaxBytes == 0 {
+	read.LateLimit = min(read.LateLimit, mostKeys)
+	if read.MaxBytes == 0 || read.WithoutPayload {
 		read.MaxBytes = math.MaxInt
 	}
 	page, err := s.readWindow(ctx, conn, read)
@@ -118,9 +115,9 @@ const heldBack = "held"
 func (s *Store) readStatement(ctx context.Context, conn Conn, read persistence.WindowRead) (*view, error) {
 	counted, edge := read.Counted, read.Edge()
 	// So many keys that there is one too many among them, unless none is left out.
-	mostKeys := max(0, read.KnownCount-read.Count) + read.LateLimit + 1
+	keyLimit := max(0, read.KnownCount-read.Count) + read.LateLimit + 1
 	args := []any{s.at(read.After.CreatedTime), read.After.ID, s.at(counted.CreatedTime), counted.ID,
-		s.at(edge.CreatedTime), edge.ID, read.Limit, mostKeys}
+		s.at(edge.CreatedTime), edge.ID, read.Limit, keyLimit}
 	if s.cfg.Dialect.namesHoldouts {
 		args = append(args, s.at(read.Holdouts.Beyond), strings.Join(read.Holdouts.Transactions, ","))
 	}
@@ -161,7 +158,7 @@ func (s *Store) readStatement(ctx context.Context, conn Conn, read persistence.W
 	switch {
 	case len(v.late) > read.LateLimit:
 		v.cut(v.late[read.LateLimit])
-	case keys == mostKeys: // the caller has more than he said
+	case keys == keyLimit: // the caller has more than he said
 		v.endAt(last)
 	}
 	return v, nil
@@ -197,7 +194,7 @@ func (s *Store) readKeys(ctx context.Context, conn Conn, v *view, read persisten
 	}
 	statement, most := s.sql.ReadKeys, max(1, read.MaxBytes-v.size)
 	if read.WithoutPayload {
-		statement, most = s.sql.ReadKeysHeads, math.MaxInt
+		statement = s.sql.ReadKeysHeads
 	}
 	var rows []persistence.Record
 	size := 0

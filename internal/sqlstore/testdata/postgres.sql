@@ -89,7 +89,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
   e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, payload
 FROM (
-  SELECT created_time, id, sum(size) OVER (ORDER BY created_time, id) - size AS before
+  SELECT o.created_time, o.id, sum(o.size) OVER (ORDER BY o.created_time, o.id) - o.size AS before
   FROM json_to_recordset($1::json) AS k(micros bigint, id text)
   CROSS JOIN LATERAL (
     SELECT o.created_time, o.id, octet_length(o.payload) AS size FROM "iam"."app_outbox" AS o
@@ -104,7 +104,7 @@ ORDER BY s.created_time, s.id
 
 -- ReadWindowHeads
 SELECT s.server, nullif(e.created_time, '-infinity'), e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload
-FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0
+FROM (SELECT CASE WHEN pg_is_in_recovery() THEN 0 WHEN (SELECT row_security_active('"iam"."app_outbox"')) THEN -2
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END AS server) AS s
 CROSS JOIN LATERAL (
   (SELECT n.rows::text COLLATE "C" AS id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text AS account_id, '' AS aggregate_type, '' AS aggregate_id, start.held AS event_type, NULL::bytea AS payload,
@@ -137,7 +137,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint END,
   e.created_time, e.id, e.account_id, e.aggregate_type, e.aggregate_id, e.event_type, NULL
 FROM (
-  SELECT created_time, id, sum(size) OVER (ORDER BY created_time, id) - size AS before
+  SELECT o.created_time, o.id, sum(o.size) OVER (ORDER BY o.created_time, o.id) - o.size AS before
   FROM json_to_recordset($1::json) AS k(micros bigint, id text)
   CROSS JOIN LATERAL (
     SELECT o.created_time, o.id, octet_length(o.payload) AS size FROM "iam"."app_outbox" AS o
