@@ -279,7 +279,8 @@ type partitionStatements struct {
 	Interrupt        string // <session>
 
 	// PostgreSQL
-	SetLocal         string // setting, value
+	LimitWaits       string // for a lock, while idle; ms
+	LimitStatements  string // ms
 	LockTable        string
 	DetachPartition  string
 	RenamePartition  string
@@ -287,14 +288,15 @@ type partitionStatements struct {
 	CreatePartition  string
 	CreateLast       string
 	BoundPartition   string
+	LastBound        string // partition
 	ValidateBound    string
 	UnboundPartition string
 	UnboundAttached  string
-	MarkDropped      string
-	UnmarkDropped    string
-	DetachConcurrent string
+	TakenNames       string // table, name
 	FinishDetach     string
-	ListDetached     string // table
+	UnmarkDropped    string
+	ListMarked       string // table, whether they are partitions
+	Dependents       string // partition
 	DropTable        string
 }
 

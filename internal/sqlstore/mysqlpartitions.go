@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/onward-go/outbox/persistence"
 )
 
 // mysqlPartitions makes and drops partitions with one ALTER TABLE each, which
@@ -47,13 +49,16 @@ func (d mysqlPartitions) drop(ctx context.Context, s *Store, t table, p partitio
 		}
 		return "", err
 	})
+	if mysqlNumber(err) != 0 && !errors.Is(err, persistence.ErrLockTimeout) && !s.cfg.Dialect.lacksPrivilege(err) {
+		err = partitionError{err}
+	}
 	return dropped && err == nil, err
 }
 
 // recover has nothing to do: an ALTER TABLE has happened, or it has not.
-func (mysqlPartitions) recover(context.Context, *Store, table, time.Duration) ([]partition, error) {
-	return nil, nil
-}
+func (mysqlPartitions) recover(context.Context, *Store, table, time.Duration) error { return nil }
+
+func (mysqlPartitions) unbound(context.Context, *Store, table, time.Duration) error { return nil }
 
 // alter runs the statement that next returns, if any, one replica at a time.
 func (d mysqlPartitions) alter(ctx context.Context, s *Store, t table, limit time.Duration, next func(Conn) (string, error)) (err error) {
@@ -70,7 +75,7 @@ func (d mysqlPartitions) alter(ctx context.Context, s *Store, t table, limit tim
 	if err := conn.Query(ctx, s.sql.SessionID, nil, func(scan func(...any) error) error { return scan(&id) }); err != nil {
 		return err
 	}
-	return s.patiently(ctx, conn, t, limit, func(wait time.Duration) error {
+	return s.patiently(ctx, conn, limit, func(wait time.Duration) error {
 		statement, err := next(conn)
 		if err != nil || statement == "" {
 			return err
@@ -96,5 +101,5 @@ func (d mysqlPartitions) alter(ctx context.Context, s *Store, t table, limit tim
 			<-interrupted // lest it hit a later statement
 		}
 		return err
-	})
+	}, t.sql)
 }

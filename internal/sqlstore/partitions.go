@@ -70,13 +70,15 @@ func (s *Store) endedBefore(ctx context.Context, conn Conn, t table, before time
 	return slices.DeleteFunc(all, func(p partition) bool { return p.To.IsZero() || p.To.After(before) || p.detaching }), nil
 }
 
-// extension is what has to be put before the open-ended last partition, so that
-// every month has its own.
+// extension is what has to be made, so that every month has its own partition.
 type extension struct {
-	last partition
-	used bool // the last one holds rows, which become the first of made
-	made []partition
+	last  partition   // the open-ended one
+	bound time.Time   // an end that a run which was cut off has given it, or zero
+	holes []partition // what somebody has detached or dropped, of this month and later
+	made  []partition // what is to be put before the last one, whose rows become the first
 }
+
+func (e extension) all() []partition { return slices.Concat(e.holes, e.made) }
 
 // missing returns what is missing up to the given number of months after now.
 func (s *Store) missing(ctx context.Context, conn Conn, t table, now time.Time, months int) (extension, error) {
@@ -88,31 +90,86 @@ func (s *Store) missing(ctx context.Context, conn Conn, t table, now time.Time, 
 	if !e.last.To.IsZero() {
 		return e, fmt.Errorf("%w: the last partition of %s, %s, is not open-ended; add one (TO (MAXVALUE), LESS THAN MAXVALUE)", persistence.ErrSchema, t.name, e.last.Name)
 	}
-	if !e.last.From.Before(startOfMonth(now, months+1)) {
-		return e, nil
+	if e.bound, err = s.boundOf(ctx, conn, e.last); err != nil {
+		return e, err
 	}
-	var newest time.Time
-	err = conn.Query(ctx, fill(s.sql.LastStamp, t, e.last), nil, func(scan func(...any) error) error {
-		return scan(timestamp{&newest})
-	})
-	if err != nil {
-		return e, fmt.Errorf("look into %s: %w", e.last.Name, err)
-	}
-	e.used = !newest.IsZero()
-	for _, r := range planMonths(e.last.From, newest, now, months) {
-		r.Table = t.name
-		if s.cfg.Dialect.partitionsAreTables {
-			r.Name = t.bare + "_" + r.Name
+	plan := planHoles(existing, now)
+	holes := len(plan)
+	if e.last.From.Before(startOfMonth(now, months+1)) {
+		var newest time.Time
+		err = conn.Query(ctx, fill(s.sql.LastStamp, t, e.last), nil, func(scan func(...any) error) error {
+			return scan(timestamp{&newest})
+		})
+		if err != nil {
+			return e, fmt.Errorf("look into %s: %w", e.last.Name, err)
 		}
-		e.made = append(e.made, partition{Partition: r})
+		plan = append(plan, planMonths(e.last.From, newest, e.bound, now, months)...)
+	}
+	taken := map[string]bool{}
+	for _, p := range existing {
+		taken[strings.ToLower(p.Name)] = true
+	}
+	for i, r := range plan {
+		r.Table = t.name
+		if r.Name, err = s.freeName(ctx, conn, t, r.Name, taken); err != nil {
+			return e, err
+		}
+		if p := (partition{Partition: r}); i < holes {
+			e.holes = append(e.holes, p)
+		} else {
+			e.made = append(e.made, p)
+		}
 	}
 	return e, nil
 }
 
+// freeName returns a name for a new partition. Somebody may have kept the table of a
+// partition that he has detached; bounds are never read from names.
+func (s *Store) freeName(ctx context.Context, conn Conn, t table, month string, taken map[string]bool) (string, error) {
+	if s.cfg.Dialect.partitionsAreTables {
+		month = t.bare + "_" + month
+	}
+	name := month
+	for n := 2; ; n++ {
+		is := taken[strings.ToLower(name)]
+		if !is && s.sql.TakenNames != "" {
+			var err error
+			if is, err = exists(ctx, conn, s.sql.TakenNames, t.sql, name); err != nil {
+				return "", fmt.Errorf("look for a name: %w", err)
+			}
+		}
+		if !is {
+			taken[strings.ToLower(name)] = true
+			return name, nil
+		}
+		name = fmt.Sprintf("%s_%d", month, n)
+	}
+}
+
+// planHoles returns months from this one on that no partition covers.
+func planHoles(existing []partition, now time.Time) (plan []persistence.Partition) {
+	for i := 1; i < len(existing); i++ {
+		from, to := existing[i-1].To, existing[i].From
+		if now := startOfMonth(now, 0); from.Before(now) {
+			from = now
+		}
+		for from.Before(to) {
+			end := startOfMonth(from, 1)
+			if end.After(to) {
+				end = to
+			}
+			plan = append(plan, persistence.Partition{Name: partitionName(from, end), From: from, To: end})
+			from = end
+		}
+	}
+	return plan
+}
+
 // planMonths divides the time from the start of the last partition, up to the
 // given number of months after now. What the last partition holds already, or
-// what is past, becomes one range, so that no row has to move.
-func planMonths(from, newest, now time.Time, months int) []persistence.Partition {
+// what is past, becomes one range, so that no row has to move. If it has been given an
+// end, that is the range's, unless it holds something later.
+func planMonths(from, newest, bound, now time.Time, months int) []persistence.Partition {
 	var plan []persistence.Partition
 	through := startOfMonth(now, months+1)
 	to := startOfMonth(from, 1)
@@ -121,6 +178,9 @@ func planMonths(from, newest, now time.Time, months int) []persistence.Partition
 	}
 	if !newest.IsZero() && !newest.Before(to) {
 		to = startOfMonth(newest, 1)
+	}
+	if bound.After(from) && bound.After(newest) {
+		to = bound
 	}
 	for ; from.Before(through); from, to = to, startOfMonth(to, 1) {
 		plan = append(plan, persistence.Partition{Name: partitionName(from, to), From: from, To: to})

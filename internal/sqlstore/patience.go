@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/onward-go/outbox/persistence"
@@ -18,11 +19,11 @@ const (
 	letPass   = 4 // times as long as it has waited
 )
 
-// patiently tries until it gets its locks. attempt waits for them no longer
-// than it is told, and returns an error that the dialect takes for a lock
+// patiently tries until it gets its locks on the tables. attempt waits for them no
+// longer than it is told, and returns an error that the dialect takes for a lock
 // timeout.
-func (s *Store) patiently(ctx context.Context, conn Conn, t table, limit time.Duration, attempt func(wait time.Duration) error) error {
-	held, err := s.holders(ctx, conn, t)
+func (s *Store) patiently(ctx context.Context, conn Conn, limit time.Duration, attempt func(wait time.Duration) error, tables ...string) error {
+	held, err := s.holders(ctx, conn, tables)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (s *Store) patiently(ctx context.Context, conn Conn, t table, limit time.Du
 			if err := pause(ctx, letPass*wait); err != nil {
 				return err
 			}
-			if stillHeld, err = s.holders(ctx, conn, t); err != nil {
+			if stillHeld, err = s.holders(ctx, conn, tables); err != nil {
 				return err
 			}
 		}
@@ -47,25 +48,30 @@ func (s *Store) patiently(ctx context.Context, conn Conn, t table, limit time.Du
 		}
 		held = stillHeld
 		if wait == limit {
-			return errors.Join(fmt.Errorf("%w: other sessions keep table %s locked, by a long query or an open transaction; run it again", persistence.ErrLockTimeout, t.name), timeout)
+			return errors.Join(fmt.Errorf("%w: other sessions keep %s locked, by a long query or an open transaction; run it again", persistence.ErrLockTimeout, strings.Join(tables, " or ")), timeout)
 		}
 	}
 }
 
-// holders returns who has locked the table, one name a transaction or
+// holders returns who has locked one of the tables, one name a transaction or
 // statement; none where the server does not tell.
-func (s *Store) holders(ctx context.Context, conn Conn, t table) (map[string]bool, error) {
+func (s *Store) holders(ctx context.Context, conn Conn, tables []string) (map[string]bool, error) {
 	found := map[string]bool{}
-	err := conn.Query(ctx, s.sql.TableHolders, []any{t.sql}, func(scan func(...any) error) error {
-		var name string
-		err := scan(&name)
-		found[name] = true
-		return err
-	})
-	if err != nil && s.cfg.Dialect.hidesHolders != nil && s.cfg.Dialect.hidesHolders(err) {
-		return nil, nil
+	for _, t := range tables {
+		err := conn.Query(ctx, s.sql.TableHolders, []any{t}, func(scan func(...any) error) error {
+			var name string
+			err := scan(&name)
+			found[name] = true
+			return err
+		})
+		if err != nil && s.cfg.Dialect.hidesHolders != nil && s.cfg.Dialect.hidesHolders(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return found, err
+	return found, nil
 }
 
 // calmly does again what another replica came in between of. Each step finds by

@@ -209,15 +209,17 @@ ORDER BY created_time, id LIMIT 1`,
 		partitionStatements: partitionStatements{
 			// The server writes bounds in the session's style, of which only ISO names a
 			// time zone by its offset: it is set for this statement, before the bounds
-			// are asked for. A partition that is detached at this moment has none; OFFSET
-			// 0 keeps it from being asked twice.
+			// are asked for. They are asked for without the table's oid: with it, the
+			// server looks into the newest catalog for the table, and one that another
+			// replica has dropped since the snapshot would have none. OFFSET 0 keeps
+			// them from being asked for twice.
 			ListPartitions: `
 WITH style AS MATERIALIZED (SELECT set_config('DateStyle', 'ISO', true) AS name)
 SELECT c.relname, format('%I.%I', n.nspname, c.relname),
   substring(b.bound FROM 'FROM [(]''([^'']+)''[)]')::timestamptz, substring(b.bound FROM 'TO [(]''([^'']+)''[)]')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
 FROM style, pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, c.oid) END AS bound OFFSET 0) AS b
+  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, 0) END AS bound OFFSET 0) AS b
 WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL`,
 
 			LastStamp: `SELECT max(created_time) FROM <partition>`,
@@ -227,7 +229,8 @@ SELECT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND relation = $1::text::regclass AND granted AND pid <> pg_backend_pid()
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
 
-			SetLocal:        `SELECT set_config($1, $2, true)`,
+			LimitWaits:      `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
+			LimitStatements: `SELECT set_config('statement_timeout', $1, true)`,
 			LockTable:       `LOCK TABLE ONLY <table> IN ACCESS EXCLUSIVE MODE`,
 			DetachPartition: `ALTER TABLE <table> DETACH PARTITION <partition>`,
 			RenamePartition: `ALTER TABLE <partition> RENAME TO "<name>"`,
@@ -240,19 +243,41 @@ WHERE locktype = 'relation' AND relation = $1::text::regclass AND granted AND pi
 			BoundPartition: `
 ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed,
   ADD CONSTRAINT outbox_closed CHECK (created_time >= '<from> UTC' AND created_time < '<to> UTC') NOT VALID`,
+			LastBound: `
+WITH style AS MATERIALIZED (SELECT set_config('DateStyle', 'ISO', true) AS name)
+SELECT substring(CASE WHEN style.name <> '' THEN pg_get_constraintdef(c.oid) END FROM '< ''([^'']+)''')::timestamptz
+FROM style, pg_constraint AS c WHERE c.conrelid = $1::text::regclass AND c.conname = 'outbox_closed'`,
 			ValidateBound:    `ALTER TABLE <partition> VALIDATE CONSTRAINT outbox_closed`,
 			UnboundPartition: `ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed`,
 			UnboundAttached:  `ALTER TABLE {schema}"<name>" DROP CONSTRAINT IF EXISTS outbox_closed`,
 
-			MarkDropped:      `COMMENT ON TABLE <partition> IS 'retention drops this partition of <bare>'`,
-			UnmarkDropped:    `COMMENT ON TABLE <partition> IS NULL`,
-			DetachConcurrent: `ALTER TABLE <table> DETACH PARTITION <partition> CONCURRENTLY`,
-			FinishDetach:     `ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE`,
-			ListDetached: `
+			// A table's name is that of a type, too.
+			TakenNames: `
+SELECT 1 FROM (
+  SELECT relname AS name, relnamespace AS namespace FROM pg_class UNION ALL SELECT typname, typnamespace FROM pg_type
+) AS o JOIN pg_namespace AS n ON n.oid = o.namespace
+WHERE o.name = $2::text
+  AND (n.nspname = current_schema() OR n.oid = (SELECT relnamespace FROM pg_class WHERE oid = $1::text::regclass))
+LIMIT 1`,
+
+			FinishDetach:  `ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE`,
+			UnmarkDropped: `COMMENT ON TABLE <partition> IS NULL`,
+			ListMarked: `
 SELECT c.relname, format('%I.%I', n.nspname, c.relname)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
-WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition
+LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = parent.oid
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND c.relispartition = $2::boolean
+  AND coalesce(NOT i.inhdetachpending, false) = $2::boolean
   AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of ' || parent.relname`,
+
+			// Its own constraints do not keep it.
+			Dependents: `
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, d.objsubid)
+FROM pg_depend AS d LEFT JOIN pg_constraint AS own ON d.classid = 'pg_constraint'::regclass AND own.oid = d.objid AND own.conrelid = d.refobjid
+WHERE d.refclassid = 'pg_class'::regclass AND d.deptype = 'n' AND own.oid IS NULL
+  AND d.refobjid IN (SELECT $1::text::regclass UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = $1::text::regclass)
+ORDER BY 1`,
+
 			DropTable: `DROP TABLE IF EXISTS <partition>`,
 		},
 

@@ -16,12 +16,20 @@ type partitioning interface {
 	// extend puts months before the open-ended last partition and returns what
 	// it has made.
 	extend(ctx context.Context, s *Store, t table, now time.Time, months int, lockTimeout time.Duration) ([]partition, error)
-	// recover ends what an earlier run has begun to drop, and returns it.
-	recover(ctx context.Context, s *Store, t table, lockTimeout time.Duration) ([]partition, error)
+	// recover ends what an earlier run, or somebody else, has left in the middle.
+	recover(ctx context.Context, s *Store, t table, lockTimeout time.Duration) error
+	// unbound takes back an end that an earlier run has given the last partition.
+	unbound(ctx context.Context, s *Store, t table, lockTimeout time.Duration) error
 	// drop drops a partition. It reports whether it did; otherwise somebody
-	// else has.
+	// else has. A partitionError says that it is this one alone that cannot be
+	// dropped.
 	drop(ctx context.Context, s *Store, t table, p partition, lockTimeout time.Duration) (bool, error)
 }
+
+// partitionError is an error of one partition, beside which others can be dropped.
+type partitionError struct{ error }
+
+func (e partitionError) Unwrap() error { return e.error }
 
 // table is a partitioned table: its name for messages, without its schema, and
 // as statements have it.
@@ -70,11 +78,27 @@ func (s *Store) EnsurePartitions(ctx context.Context, months int, options persis
 }
 
 func (s *Store) extend(ctx context.Context, conn Conn, t table, now time.Time, months int, options persistence.RetentionOptions) ([]partition, error) {
+	recoverErr := s.recover(ctx, t, options)
 	e, err := s.missing(ctx, conn, t, now, months)
-	if err != nil || len(e.made) == 0 || options.DryRun {
-		return e.made, err
+	made := e.all()
+	switch {
+	case err != nil || options.DryRun:
+	case len(made) > 0:
+		made, err = s.cfg.Dialect.partitions.extend(ctx, s, t, now, months, lockTimeout(options))
+	case !e.bound.IsZero():
+		err = s.cfg.Dialect.partitions.unbound(ctx, s, t, lockTimeout(options))
 	}
-	return s.cfg.Dialect.partitions.extend(ctx, s, t, now, months, lockTimeout(options))
+	if err != nil {
+		made = nil
+	}
+	return made, errors.Join(recoverErr, err)
+}
+
+func (s *Store) recover(ctx context.Context, t table, options persistence.RetentionOptions) error {
+	if options.DryRun {
+		return nil
+	}
+	return s.cfg.Dialect.partitions.recover(ctx, s, t, lockTimeout(options))
 }
 
 // DropPartitionsBefore implements persistence.OutboxRetention.
@@ -97,28 +121,17 @@ func (s *Store) DropPartitionsBefore(ctx context.Context, before time.Time, opti
 }
 
 func (s *Store) dropDue(ctx context.Context, conn Conn, before time.Time, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
+	var failed []error
 	for _, t := range []table{s.outboxTable(), s.markerTable()} {
-		if err := s.recoverDropped(ctx, t, options, report); err != nil {
-			return s.failed(err, "end an earlier run on %s", t.name)
-		}
+		err := s.recover(ctx, t, options)
+		failed = append(failed, s.failed(err, "end an earlier run on %s", t.name))
 	}
-	// What keeps an event does not keep the markers of those before it.
+	// What keeps an event does not keep the markers of others.
 	settled, err := s.dropEvents(ctx, conn, before, options, report)
-	markersErr := s.dropMarkers(ctx, conn, before, settled, options, report)
-	return errors.Join(
-		s.failed(err, "drop partitions of %s", s.table),
-		s.failed(markersErr, "drop partitions of %s", s.markerTable().name))
-}
-
-func (s *Store) recoverDropped(ctx context.Context, t table, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
-	if options.DryRun {
-		return nil
-	}
-	dropped, err := s.cfg.Dialect.partitions.recover(ctx, s, t, lockTimeout(options))
-	for _, p := range dropped {
-		report.Dropped = append(report.Dropped, p.Partition)
-	}
-	return err
+	failed = append(failed, s.failed(err, "drop partitions of %s", s.table))
+	err = s.dropMarkers(ctx, conn, before, settled, options, report)
+	failed = append(failed, s.failed(err, "drop partitions of %s", s.markerTable().name))
+	return errors.Join(failed...)
 }
 
 // dropEvents drops the partitions of the outbox that have ended before the time
@@ -133,16 +146,19 @@ func (s *Store) dropEvents(ctx context.Context, conn Conn, before time.Time, opt
 	if err != nil {
 		return end, err
 	}
+	var failed []error
 	for _, p := range due {
 		if owed != nil && owed.at.Before(p.To) {
-			return end, fmt.Errorf("partition %s is kept: %w", p.Name, owed.err)
+			failed = append(failed, fmt.Errorf("partition %s is kept: %w", p.Name, owed.err))
+			break
 		}
-		if err := s.dropPartition(ctx, s.outboxTable(), p, options, report); err != nil {
-			return end, err
+		err := s.dropPartition(ctx, s.outboxTable(), p, options, report)
+		if failed = append(failed, err); err != nil && !concernsPartition(err) {
+			break
 		}
 		end = p.To
 	}
-	return end, nil
+	return end, errors.Join(failed...)
 }
 
 // dropMarkers drops the partitions of the markers that have ended before the
@@ -150,26 +166,32 @@ func (s *Store) dropEvents(ctx context.Context, conn Conn, before time.Time, opt
 // dropped of the outbox.
 func (s *Store) dropMarkers(ctx context.Context, conn Conn, before, settled time.Time, options persistence.RetentionOptions, report *persistence.RetentionReport) error {
 	due, err := s.endedBefore(ctx, conn, s.markerTable(), before)
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	var start persistence.Cursor
-	if options.DryRun {
-		start.CreatedTime = settled // what lies before it would be gone
-	}
-	oldest, found, err := s.nextEvent(ctx, conn, start, due[len(due)-1].To)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, p := range due {
-		if found && oldest.CreatedTime.Before(p.To) {
-			return nil
+		start := persistence.Cursor{CreatedTime: p.From}
+		if options.DryRun && settled.After(p.From) {
+			start.CreatedTime = settled // what lies before it would be gone
 		}
-		if err := s.dropPartition(ctx, s.markerTable(), p, options, report); err != nil {
-			return err
+		if _, left, err := s.nextEvent(ctx, conn, start, p.To); err != nil {
+			return errors.Join(append(failed, err)...)
+		} else if left {
+			continue
+		}
+		err := s.dropPartition(ctx, s.markerTable(), p, options, report)
+		if failed = append(failed, err); err != nil && !concernsPartition(err) {
+			break
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// concernsPartition reports whether it is one partition alone that cannot be dropped.
+func concernsPartition(err error) bool {
+	_, is := errors.AsType[partitionError](err)
+	return is
 }
 
 func (s *Store) dropPartition(ctx context.Context, t table, p partition, options persistence.RetentionOptions, report *persistence.RetentionReport) error {

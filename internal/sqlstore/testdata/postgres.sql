@@ -451,7 +451,7 @@ SELECT c.relname, format('%I.%I', n.nspname, c.relname),
   substring(b.bound FROM 'FROM [(]''([^'']+)''[)]')::timestamptz, substring(b.bound FROM 'TO [(]''([^'']+)''[)]')::timestamptz,
   i.inhdetachpending, b.bound = 'DEFAULT'
 FROM style, pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, c.oid) END AS bound OFFSET 0) AS b
+  LATERAL (SELECT CASE WHEN style.name <> '' THEN pg_get_expr(c.relpartbound, 0) END AS bound OFFSET 0) AS b
 WHERE i.inhparent = $1::text::regclass AND b.bound IS NOT NULL
 
 -- LastStamp
@@ -462,8 +462,11 @@ SELECT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND relation = $1::text::regclass AND granted AND pid <> pg_backend_pid()
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 
--- SetLocal
-SELECT set_config($1, $2, true)
+-- LimitWaits
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)
+
+-- LimitStatements
+SELECT set_config('statement_timeout', $1, true)
 
 -- LockTable
 LOCK TABLE ONLY <table> IN ACCESS EXCLUSIVE MODE
@@ -487,6 +490,11 @@ CREATE TABLE "iam"."<name>" PARTITION OF <table> FOR VALUES FROM ('<from> UTC') 
 ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed,
   ADD CONSTRAINT outbox_closed CHECK (created_time >= '<from> UTC' AND created_time < '<to> UTC') NOT VALID
 
+-- LastBound
+WITH style AS MATERIALIZED (SELECT set_config('DateStyle', 'ISO', true) AS name)
+SELECT substring(CASE WHEN style.name <> '' THEN pg_get_constraintdef(c.oid) END FROM '< ''([^'']+)''')::timestamptz
+FROM style, pg_constraint AS c WHERE c.conrelid = $1::text::regclass AND c.conname = 'outbox_closed'
+
 -- ValidateBound
 ALTER TABLE <partition> VALIDATE CONSTRAINT outbox_closed
 
@@ -496,23 +504,34 @@ ALTER TABLE <partition> DROP CONSTRAINT IF EXISTS outbox_closed
 -- UnboundAttached
 ALTER TABLE "iam"."<name>" DROP CONSTRAINT IF EXISTS outbox_closed
 
--- MarkDropped
-COMMENT ON TABLE <partition> IS 'retention drops this partition of <bare>'
-
--- UnmarkDropped
-COMMENT ON TABLE <partition> IS NULL
-
--- DetachConcurrent
-ALTER TABLE <table> DETACH PARTITION <partition> CONCURRENTLY
+-- TakenNames
+SELECT 1 FROM (
+  SELECT relname AS name, relnamespace AS namespace FROM pg_class UNION ALL SELECT typname, typnamespace FROM pg_type
+) AS o JOIN pg_namespace AS n ON n.oid = o.namespace
+WHERE o.name = $2::text
+  AND (n.nspname = current_schema() OR n.oid = (SELECT relnamespace FROM pg_class WHERE oid = $1::text::regclass))
+LIMIT 1
 
 -- FinishDetach
 ALTER TABLE <table> DETACH PARTITION <partition> FINALIZE
 
--- ListDetached
+-- UnmarkDropped
+COMMENT ON TABLE <partition> IS NULL
+
+-- ListMarked
 SELECT c.relname, format('%I.%I', n.nspname, c.relname)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_class AS parent ON parent.relnamespace = n.oid
-WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND NOT c.relispartition
+LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = parent.oid
+WHERE parent.oid = $1::text::regclass AND c.relkind = 'r' AND c.relispartition = $2::boolean
+  AND coalesce(NOT i.inhdetachpending, false) = $2::boolean
   AND obj_description(c.oid, 'pg_class') = 'retention drops this partition of ' || parent.relname
+
+-- Dependents
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, d.objsubid)
+FROM pg_depend AS d LEFT JOIN pg_constraint AS own ON d.classid = 'pg_constraint'::regclass AND own.oid = d.objid AND own.conrelid = d.refobjid
+WHERE d.refclassid = 'pg_class'::regclass AND d.deptype = 'n' AND own.oid IS NULL
+  AND d.refobjid IN (SELECT $1::text::regclass UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = $1::text::regclass)
+ORDER BY 1
 
 -- DropTable
 DROP TABLE IF EXISTS <partition>
