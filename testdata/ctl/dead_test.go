@@ -55,6 +55,24 @@ func TestADeadLetter(t *testing.T) {
 	})
 }
 
+func TestARequeueNamesAHandlerThatNobodySubscribes(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(s *situation) {
+		evts := s.bury(2)
+		asked := s.ask("dead", "requeue", evts[0].ID, "revoke-api-keys")
+		require.NotContains(s, asked.out, "No dispatcher subscribes")
+		cursors, err := s.outbox.ListCursors(s.Context())
+		require.NoError(s, err)
+		for _, c := range cursors {
+			require.NoError(s, s.outbox.Forget(s.Context(), c.Lease.Dispatcher))
+		}
+		asked = s.ask("dead", "requeue", "--all", "--yes")
+		require.Zero(s, asked.code)
+		require.Contains(s, asked.out, evts[1].ID)
+		require.Contains(s, asked.out, `No dispatcher subscribes handler "revoke-api-keys" of "`)
+	})
+}
+
 func TestManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(s *situation) {

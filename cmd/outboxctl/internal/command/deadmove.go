@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -122,6 +123,8 @@ type moved struct {
 	To      string   `json:"to"`
 	Letters []letter `json:"letters"`
 	Skipped []string `json:"skipped,omitempty"` // why, of those that had changed meanwhile
+	// Unserved are the handlers of requeued letters that no dispatcher subscribes.
+	Unserved []string `json:"unserved,omitempty"`
 }
 
 func (m moved) text(p *page) {
@@ -134,6 +137,9 @@ func (m moved) text(p *page) {
 	p.say("%s %s.", letters(m.Done), m.To)
 	if m.To == string(persistence.DeadLetterRequeued) && m.Done > 0 {
 		p.say("Their dispatchers replay them within seconds, where they have the handlers; `outboxctl dead list` shows what came of it.")
+	}
+	for _, handler := range m.Unserved {
+		p.say("No dispatcher subscribes %s: its letters wait until one does.", handler)
 	}
 	for _, skipped := range m.Skipped {
 		p.say("Left alone: %s", skipped)
@@ -157,6 +163,26 @@ func (m *moved) move(ctx context.Context, outbox connection, l persistence.DeadL
 	return nil
 }
 
+// findUnserved looks for the handlers of requeued letters that nobody subscribes.
+func (m *moved) findUnserved(ctx context.Context, outbox connection) error {
+	if m.To != string(persistence.DeadLetterRequeued) || m.Done == 0 {
+		return nil
+	}
+	subscriptions, err := outbox.ListSubscriptions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range m.Letters {
+		served := slices.ContainsFunc(subscriptions, func(s persistence.SubscriptionState) bool {
+			return s.EventType == l.Type && s.Handler == l.Handler
+		})
+		if name := fmt.Sprintf("handler %q of %q", l.Handler, l.Type); !served && !slices.Contains(m.Unserved, name) {
+			m.Unserved = append(m.Unserved, name)
+		}
+	}
+	return nil
+}
+
 func (a *app) moveOne(ctx context.Context, outbox connection, args []string, done string, move mover) error {
 	found, err := lettersOfEvent(ctx, outbox, args, true)
 	if err != nil {
@@ -170,6 +196,9 @@ func (a *app) moveOne(ctx context.Context, outbox connection, args []string, don
 	}
 	if m.Done == 0 {
 		return fmt.Errorf("%s", m.Skipped[0])
+	}
+	if err := m.findUnserved(ctx, outbox); err != nil {
+		return err
 	}
 	return a.show(m)
 }
@@ -200,6 +229,9 @@ func (a *app) moveAll(ctx context.Context, outbox connection, query persistence.
 		if err := m.move(ctx, outbox, l, move); err != nil {
 			return errors.Join(err, a.show(m))
 		}
+	}
+	if err := m.findUnserved(ctx, outbox); err != nil {
+		return err
 	}
 	return a.show(m)
 }
