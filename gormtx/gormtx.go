@@ -188,7 +188,7 @@ func open(db *gorm.DB) (*sql.DB, *sqlstore.Dialect, error) {
 	}
 	pool, err := poolOf(db)
 	if err != nil {
-		return nil, nil, fmt.Errorf("gormtx: the *gorm.DB has no *sql.DB underneath: %w: %w", persistence.ErrInvalid, err)
+		return nil, nil, err
 	}
 	dialect := face.Dialect(db.Name())
 	if dialect == nil {

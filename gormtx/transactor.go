@@ -22,10 +22,10 @@ type tx struct {
 var _ persistence.Following = (*tx)(nil)
 
 func newTx(t *stdsql.Tx, db *gorm.DB, pool *sql.DB) *tx {
-	var statements gorm.Tx = t.SQLTx()
+	var statements stdsql.Statements = t.SQLTx()
 	// A user who turned on GORM's prepared statements has them here, too.
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
-		statements = &gorm.PreparedStmtTX{Tx: t.SQLTx(), PreparedStmtDB: prepared}
+		statements = uncached(&gorm.PreparedStmtTX{Tx: t.SQLTx(), PreparedStmtDB: prepared})
 	}
 	session := session(context.Background(), db, &connPool{stdsql.NewHandle(t, statements), pool})
 	return &tx{t, session, db, pool}
@@ -71,17 +71,26 @@ func (p *connPool) GetDBConn() (*sql.DB, error) { return nil, errLeaves }
 
 var errLeaves = fmt.Errorf("gormtx: %w: DB and Connection lead out of it; run the statements on the *gorm.DB of the transaction", persistence.ErrInTransaction)
 
-// poolOf returns the pool under db, also where db is a transaction of this package.
+// poolOf returns the pool under db, also where db is a transaction of this package. A
+// plugin that wraps a transaction need not know the pool: that of the database is the same.
 func poolOf(db *gorm.DB) (*sql.DB, error) {
 	pool := db.ConnPool
 	if db.Statement != nil && db.Statement.ConnPool != nil {
 		pool = db.Statement.ConnPool
 	}
-	if prepared, ok := pool.(*gorm.PreparedStmtTX); ok {
+	for prepared, ok := pool.(*gorm.PreparedStmtTX); ok; prepared, ok = pool.(*gorm.PreparedStmtTX) {
 		pool = prepared.Tx
 	}
 	if own, ok := pool.(*connPool); ok {
 		return own.pool, nil
 	}
-	return db.DB()
+	found, err := db.DB()
+	if err != nil && db.Statement != nil {
+		found, err = (&gorm.DB{Config: db.Config}).DB()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gormtx: %w: there is no *sql.DB under the *gorm.DB, whose connection is a %T: have it implement gorm.GetDBConnector: %w",
+			persistence.ErrInvalid, pool, err)
+	}
+	return found, nil
 }

@@ -66,7 +66,11 @@ func DB(ctx context.Context, db *gorm.DB) *gorm.DB {
 //   - Once the transaction has ended, Publish returns
 //     [persistence.ErrNoTransaction].
 //
-// The error is [persistence.ErrInvalid] if db is no transaction.
+// A plugin may have put a connection of its own around GORM's: what has Commit and
+// Rollback is taken for the transaction, as GORM does.
+//
+// The error is [persistence.ErrInvalid] if db is no transaction, and names the type of
+// its connection.
 func WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
 	pool, dialect, err := open(db)
 	if err != nil {
@@ -75,11 +79,11 @@ func WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
 	if db.Statement == nil {
 		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB has no statement", persistence.ErrInvalid)
 	}
-	opened, ok := db.Statement.ConnPool.(gorm.Tx)
-	if !ok {
-		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB is no open transaction", persistence.ErrInvalid)
+	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); !ok {
+		return nil, fmt.Errorf("gormtx: %w: the *gorm.DB is no open transaction: its connection is a %T, without Commit and Rollback; pass the one that db.Transaction or db.Begin has made",
+			persistence.ErrInvalid, db.Statement.ConnPool)
 	}
-	t := &tx{Tx: stdsql.Enlist(opened, dialect)}
+	t := &tx{Tx: stdsql.Enlist(uncached(db.Statement.ConnPool), dialect)}
 	t.db = session(ctx, db, &connPool{t.Handle(), pool})
 	return persistence.Join(ctx, pool, t), nil
 }

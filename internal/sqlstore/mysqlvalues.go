@@ -63,6 +63,10 @@ func mysqlLacksPrivilege(err error) bool {
 	return false
 }
 
+// CannotPrepare reports the answer of MySQL and MariaDB that they do not prepare
+// statements of this kind. It has not run.
+func CannotPrepare(err error) bool { return mysqlNumber(err) == 1295 }
+
 // mysqlNumber returns the server's error number, or 0. Drivers give it in a
 // field, not by a method, so it takes reflection to do without an import.
 func mysqlNumber(err error) uint16 {
