@@ -275,7 +275,7 @@ func (s *Store) failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("outbox table %s: %s: %w", s.table, fmt.Sprintf(format, args...), err)
+	return fmt.Errorf("outbox table %s: %s: %w", s.table, fmt.Sprintf(format, args...), s.cfg.Dialect.advised(err))
 }
 
 // exists reports whether the query yields a row.

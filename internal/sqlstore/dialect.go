@@ -70,6 +70,9 @@ type Dialect struct {
 	// refuses makes a finding of the error of a server that is set up so that it cannot
 	// even be asked; or nil.
 	refuses func(error) error
+	// advise returns what to do about an error that is not of a statement, but of the way
+	// to the database; or "".
+	advise func(error) string
 	// watchesTables says that whether the tables hide rows is asked again with each
 	// lease, since it can change, and costs little to ask.
 	watchesTables bool

@@ -23,6 +23,7 @@ var MySQL = &Dialect{
 	lacksPrivilege:  mysqlLacksPrivilege,
 	lostConnection:  "invalid connection",
 	refuses:         mysqlRefuses,
+	advise:          mysqlAdvice,
 	partitions:      mysqlPartitions{},
 	isLockTimeout:   mysqlIsLockTimeout,
 	hidesHolders:    func(err error) bool { return mysqlNumber(err) != 0 },

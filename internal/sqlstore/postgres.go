@@ -15,6 +15,7 @@ var Postgres = &Dialect{
 	partitions:          postgresPartitions{},
 	partitionsAreTables: true,
 	watchesTables:       true,
+	advise:              postgresAdvice,
 	AbortsOnError:       true,
 	isRace: func(err error) bool {
 		switch sqlState(err) {

@@ -110,17 +110,8 @@ func (d *Dialect) checkServer(ctx context.Context, conn Conn) (product, error) {
 // describe asks the server who it is, and how it and the session are set up, and
 // refuses what will not do. It returns no product where it could not ask.
 func (d *Dialect) describe(ctx context.Context, conn Conn) (product, error) {
-	told := facts{}
-	err := conn.Query(ctx, d.statements.DescribeServer, nil, func(scan func(...any) error) error {
-		var name, value string
-		err := scan(&name, &value)
-		told[strings.ToLower(name)] = value
-		return err
-	})
+	told, err := d.ask(ctx, conn)
 	if err != nil {
-		if d.refuses != nil {
-			err = cmp.Or(d.refuses(err), err)
-		}
 		return product{}, err
 	}
 	p, err := d.judge(told)
@@ -129,6 +120,25 @@ func (d *Dialect) describe(ctx context.Context, conn Conn) (product, error) {
 			"leave them out of the DSN, or set them to ISO and hex")
 	}
 	return p, err
+}
+
+// ask returns what the server tells of itself and of the session.
+func (d *Dialect) ask(ctx context.Context, conn Conn) (facts, error) {
+	told := facts{}
+	err := conn.Query(ctx, d.statements.DescribeServer, nil, func(scan func(...any) error) error {
+		var name, value string
+		err := scan(&name, &value)
+		told[strings.ToLower(name)] = value
+		return err
+	})
+	if other := answeredBy(err); other != "" && other != d.Name {
+		return nil, fmt.Errorf("%w: %w", refuse(fmt.Sprintf("the outbox was made for the dialect %s, and the database that answers is one of %s", d.Name, other),
+			"pass the dialect "+other), err)
+	}
+	if err != nil && d.refuses != nil {
+		err = cmp.Or(d.refuses(err), err)
+	}
+	return told, err
 }
 
 // standardFormat reports whether a session writes times and bytes as all drivers read

@@ -23,6 +23,7 @@ var SQLite = &Dialect{
 	OneWriter: true,
 
 	watchesTables: true,
+	advise:        sqliteAdvice,
 	statements: statements{
 		// There is one writer at a time, so a stamp above every stamp so far is
 		// above everything visible, and the order of stamps is that of
@@ -123,7 +124,9 @@ DELETE FROM "{prefix}outbox_idempotency" WHERE (created_time, event_id, handler)
 
 		DescribeServer: `
 SELECT 'version', sqlite_version()
-UNION ALL SELECT 'read_uncommitted', read_uncommitted FROM pragma_read_uncommitted`,
+UNION ALL SELECT 'read_uncommitted', read_uncommitted FROM pragma_read_uncommitted
+UNION ALL SELECT 'busy_timeout', timeout FROM pragma_busy_timeout
+UNION ALL SELECT 'file', coalesce(file, '') FROM pragma_database_list WHERE name = 'main'`,
 
 		// Names are looked for among the temporary ones of the connection first.
 		DescribeTables: `

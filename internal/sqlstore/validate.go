@@ -25,6 +25,9 @@ func (s *Store) Validate(ctx context.Context, roles ...persistence.Role) (persis
 		if err := step(); err != nil {
 			return v.Validation, s.failed(errors.Join(v.Err(), err), "validate") // what was found may be why
 		}
+		if v.Server == "" {
+			break // nothing can be asked of whatever this is
+		}
 	}
 	return v.Validation, s.failed(v.Err(), "validate")
 }
@@ -80,7 +83,60 @@ func (v *validation) checkServer() error {
 		v.warn("the session's isolation is SERIALIZABLE, under which each SELECT of a transaction may be the victim of a deadlock; one whose caller swallows the error is not noticed",
 			"use READ COMMITTED")
 	}
-	return v.note(err)
+	if err := v.note(err); err != nil || v.Server == "" {
+		return err
+	}
+	return v.checkFile()
+}
+
+// checkFile looks at how a database is opened that is a file, or in memory.
+func (v *validation) checkFile() error {
+	d := v.s.cfg.Dialect
+	if !d.OneWriter {
+		return nil
+	}
+	told, err := d.ask(v.ctx, v.conn)
+	if err != nil {
+		return err
+	}
+	alone := v.s.cfg.MaxConnections() == 1
+	if told["busy_timeout"] == "0" && !alone {
+		v.warn("the session has no busy timeout, so whoever finds the database locked fails at once", "put busy_timeout into the DSN, of ten seconds or so")
+	}
+	if told["file"] != "" || alone {
+		return nil
+	}
+	const remedy = "let the pool have one connection (SetMaxOpenConns(1), SetConnMaxLifetime(0)), or open a file, or a cache that the connections share"
+	same, err := v.sameDatabase()
+	switch {
+	case err != nil:
+		v.warn("the database is in memory, and the pool has several connections, each of which may have a database of its own", remedy)
+	case !same:
+		v.fail(persistence.ErrUnsupported, "the database is in memory, and each of the pool's connections has one of its own", remedy)
+	}
+	return nil
+}
+
+// sameDatabase reports whether two connections of the pool see the same tables. It
+// returns an error where there are none to tell by, or no second connection.
+func (v *validation) sameDatabase() (same bool, err error) {
+	ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second) // for a pool that is in use
+	defer cancel()
+	const tables = "SELECT count(*) FROM sqlite_master"
+	count := func(n *int64, meanwhile func() error) error {
+		return v.conn.Query(ctx, tables, nil, func(scan func(...any) error) error {
+			if err := scan(n); err != nil {
+				return err
+			}
+			return meanwhile()
+		})
+	}
+	var first, second int64
+	err = count(&first, func() error { return count(&second, func() error { return nil }) })
+	if err == nil && first == 0 && second == 0 {
+		err = persistence.ErrNotFound
+	}
+	return first == second, err
 }
 
 // clockSlack is how far the clocks of the process and the database may be apart

@@ -358,6 +358,8 @@ FROM "app_outbox_attempts" WHERE dispatcher = ?1 AND created_time = ?2 AND event
 -- DescribeServer
 SELECT 'version', sqlite_version()
 UNION ALL SELECT 'read_uncommitted', read_uncommitted FROM pragma_read_uncommitted
+UNION ALL SELECT 'busy_timeout', timeout FROM pragma_busy_timeout
+UNION ALL SELECT 'file', coalesce(file, '') FROM pragma_database_list WHERE name = 'main'
 
 -- DescribeTables
 SELECT name, CASE type WHEN 'view' THEN 'no table' ELSE 'temporary' END, ''
