@@ -25,8 +25,13 @@ func (t *term) keep(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && lease.Token == t.lease.Token:
+		case err == nil && lease.Token == t.lease.Token && lease.Incarnation == t.lease.Incarnation:
 			expires, wait = asked.Add(d.lease), every
+		case err == nil && lease.Token == t.lease.Token:
+			// The cursor may be behind what this term remembers. The lease is still
+			// this dispatcher's, for the next term.
+			t.lose(fmt.Errorf("dispatcher %q, token %d: %w: the server has been restarted or replaced", d.name, t.lease.Token, persistence.ErrLeaseLost))
+			return
 		case err == nil, usercode.Is(err, persistence.ErrLeaseHeld), usercode.Is(err, persistence.ErrNotFound):
 			if err == nil { // it has taken a lease anew, under which nobody works
 				_ = d.cursors.Release(ctx, lease)

@@ -374,11 +374,8 @@ func (t *term) save(ctx context.Context) error {
 	}
 	low := t.window.low
 	own, others := t.tally.changes()
-	t.mu.Lock()
-	applied := t.applied // of what is passed and counted above, and maybe more
-	t.mu.Unlock()
 	err := t.d.cursors.Save(ctx, t.lease, persistence.Progress{
-		Cursor: low, Count: own.Rows, Offsets: own.Offsets, CaughtUp: t.behind, Counts: others, Settled: settled, Applied: applied,
+		Cursor: low, Count: own.Rows, Offsets: own.Offsets, CaughtUp: t.behind, Counts: others, Settled: settled,
 	})
 	if err != nil {
 		t.check(err)
@@ -394,6 +391,5 @@ func (t *term) save(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.settled = t.settled[len(settled):]
-	t.applied = t.applied[len(applied):]
 	return nil
 }

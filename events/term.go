@@ -68,8 +68,6 @@ type term struct {
 	mu       sync.Mutex
 	problems []error
 	settled  []persistence.Marker // deliveries that had failed before
-	applied  []persistence.Marker // all, since the last save, if the store checks them
-	checked  bool
 }
 
 // served is a handler and where it begins.
@@ -88,7 +86,6 @@ func (d *Dispatcher) begin(ctx, base context.Context, patient bool) (*term, erro
 	t := &term{d: d, lease: lease, patient: patient, began: began, changed: newSignal(), pace: firstPace}
 	t.ctx, t.cancel = context.WithCancelCause(persistence.WithLease(context.WithValue(base, passing{d}, true), lease))
 	t.timeouts = &timeouts{parent: t.ctx, after: d.handlerTimeout}
-	t.checked = checksApplied(d.cursors) || checksApplied(d.idempotency)
 	t.lanes = t.newLanes()
 	t.quit = func() {}
 	begun := false
@@ -223,11 +220,6 @@ func (t *term) resume(ctx context.Context) error {
 	return err
 }
 
-func checksApplied(store any) bool {
-	checker, ok := store.(persistence.AppliedChecker)
-	return ok && checker.ChecksApplied()
-}
-
 // level is that of what is logged about the lease, which each pass takes anew.
 func (t *term) level() slog.Level {
 	if t.patient {
@@ -286,20 +278,14 @@ func (t *term) reported() error {
 	return err
 }
 
-// forget has the failures of a settled delivery forgotten with the next save, and
-// its marker looked for.
+// forget has the failures of a settled delivery forgotten with the next save.
 func (t *term) forget(dl *delivery) {
-	if !dl.recorded && !t.checked {
+	if !dl.recorded {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if dl.recorded {
-		t.settled = append(t.settled, dl.marker)
-	}
-	if t.checked {
-		t.applied = append(t.applied, dl.marker)
-	}
+	t.settled = append(t.settled, dl.marker)
 }
 
 // close ends the term. Handlers that run have the grace to come to an end; then

@@ -27,7 +27,6 @@ type Outbox struct {
 	persistence.OutboxStore
 	persistence.CommitObserver
 	persistence.OutboxCursorStore
-	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -45,7 +44,7 @@ type Outbox struct {
 // has conditions. Two values of one pool work together.
 func New(db *gorm.DB, opts ...Option) *Outbox {
 	s := newStore(db, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.
@@ -132,7 +131,6 @@ func NewGormOutboxStore(db *gorm.DB, opts ...Option) *GormOutboxStore {
 // it.
 type GormOutboxCursorStore struct {
 	persistence.OutboxCursorStore
-	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.StatusReader
 }
@@ -140,19 +138,18 @@ type GormOutboxCursorStore struct {
 // NewGormOutboxCursorStore returns the dispatchers' sidecar in a database.
 func NewGormOutboxCursorStore(db *gorm.DB, opts ...Option) *GormOutboxCursorStore {
 	s := newStore(db, opts)
-	return &GormOutboxCursorStore{s, s, s, s}
+	return &GormOutboxCursorStore{s, s, s}
 }
 
 // GormIdempotencyStore is the table of markers.
 type GormIdempotencyStore struct {
 	persistence.IdempotencyStore
-	persistence.AppliedChecker
 }
 
 // NewGormIdempotencyStore returns the table of markers of a database.
 func NewGormIdempotencyStore(db *gorm.DB, opts ...Option) *GormIdempotencyStore {
 	s := newStore(db, opts)
-	return &GormIdempotencyStore{s, s}
+	return &GormIdempotencyStore{s}
 }
 
 func newStore(db *gorm.DB, opts []Option) *sqlstore.Store {

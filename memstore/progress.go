@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,11 +18,6 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 	c, err := s.fenced(lease)
 	if err != nil {
 		return err
-	}
-	for _, m := range progress.Applied {
-		if !s.markers.rows[m.Key()].visibleTo(nil).exists {
-			return fmt.Errorf("memstore: dispatcher %q: %w: the marker of event %s, handler %q, is gone", lease.Dispatcher, persistence.ErrLeaseLost, m.Event, m.Handler)
-		}
 	}
 	if progress.Cursor.Compare(c.cursor) >= 0 {
 		c.cursor, c.count, c.offsets = progress.Cursor, progress.Count, progress.Offsets

@@ -18,7 +18,7 @@ type rule struct {
 // Run checks every rule against backends that open returns.
 func Run(t *testing.T, open Open) {
 	t.Helper()
-	for _, r := range slices.Concat(transactionRules, chainRules, appendRules, readRules, windowRules, idempotencyRules, cursorRules, countRules, leaseRules, subscriptionRules, forgetRules, deadLetterRules, dispatcherRules, laneRules, replicaRules, replayRules, retentionRules, dedupRules, inspectRules, statusRules, validationRules) {
+	for _, r := range slices.Concat(transactionRules, chainRules, appendRules, readRules, windowRules, idempotencyRules, cursorRules, countRules, leaseRules, lifeRules, subscriptionRules, forgetRules, deadLetterRules, dispatcherRules, laneRules, replicaRules, replayRules, retentionRules, dedupRules, inspectRules, statusRules, validationRules) {
 		t.Run(r.rule, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), ruleTimeout)
 			defer cancel()

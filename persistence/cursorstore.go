@@ -11,9 +11,10 @@ import (
 //
 // Every write carries the [Lease] under which it is made and returns
 // [ErrLeaseLost], with nothing written, when the lease's token or its owner is no
-// longer that of the row. All methods but AddDeadLetter work outside of any
-// transaction that ctx carries. What becomes of the dead letters needs no lease,
-// and has its own rules.
+// longer that of the row, or the server no longer lives the life in which the lease
+// was acquired ([Lease].Incarnation). The statement that writes looks at all three.
+// All methods but AddDeadLetter work outside of any transaction that ctx carries. What
+// becomes of the dead letters needs no lease, and has its own rules.
 type OutboxCursorStore interface {
 	SubscriptionStore
 	DeadLetterStore
@@ -36,6 +37,9 @@ type OutboxCursorStore interface {
 	//     twice. A renewal keeps it.
 	//   - The token of a dispatcher is 0 until its lease is taken for the first
 	//     time.
+	//   - The Incarnation of what it returns is that of the server when it has
+	//     acquired, or renewed. A holder whose renewal tells another one than its
+	//     lease has lost the lease: it acquires and loads anew.
 	Acquire(ctx context.Context, dispatcher, owner string, duration time.Duration) (Lease, error)
 
 	// Release gives the lease up, so that another owner need not wait for its
@@ -101,8 +105,12 @@ type Lease struct {
 	// Unclean says that the former owner let its lease expire instead of
 	// releasing it.
 	Unclean bool
-	// Incarnation tells the life of the server between two crashes in which the
-	// lease was acquired; empty where the store does not tell.
+	// Incarnation names the life of the server in which the lease was acquired or
+	// loaded. A life begins when the server is started, or has recovered from a
+	// crash; no two lives, and no two servers, have the same name. What a holder has
+	// seen committed may be missing in another life: the crash took it back, or the
+	// replica that was promoted lacked it. It is empty where no process outlives a
+	// loss of the store's data.
 	Incarnation string
 }
 
@@ -139,19 +147,6 @@ type Progress struct {
 	// Settled are deliveries that had failed before. Their failures are
 	// forgotten.
 	Settled []Marker
-	// Applied are the markers of what has been settled since the last Save, if they
-	// are to be looked for ([AppliedChecker]). Save returns [ErrLeaseLost] and
-	// writes nothing unless each of them is there: a crash of the server has taken
-	// some back, and the next term does that again.
-	Applied []Marker
-}
-
-// AppliedChecker is what an [OutboxCursorStore] or an [IdempotencyStore] may
-// implement, too, where a crash of the server may take back what has committed. A
-// dispatcher that outlives the crash would not know.
-type AppliedChecker interface {
-	// ChecksApplied reports whether Progress.Applied is wanted.
-	ChecksApplied() bool
 }
 
 // Failure is one failed try of a handler on an event.

@@ -49,9 +49,9 @@ var (
 	// ErrLeaseHeld says that another owner holds the dispatcher's lease.
 	ErrLeaseHeld = errors.New("lease held by another owner")
 
-	// ErrLeaseLost says that the fencing token of a sidecar write is stale:
-	// somebody else has taken the lease since, or an operator has moved the
-	// cursor. Nothing was written.
+	// ErrLeaseLost says that the lease of a write is stale: another owner has
+	// taken it since, an operator has moved the cursor, or the server has been
+	// restarted or replaced. Nothing was written.
 	ErrLeaseLost = errors.New("lease lost")
 
 	// ErrNotFound says that the named cursor or dead letter does not exist, or

@@ -32,9 +32,9 @@ type IdempotencyStore interface {
 	//     for it to end: false if it commits, true if it rolls back.
 	//   - A marker that cannot be written, for whatever reason, is an error and
 	//     never false: the event would be lost.
-	//   - Where commits may be lost ([AppliedChecker]) and the lease in ctx
-	//     ([LeaseOf]) is of another life of the server, it returns [ErrLeaseLost]:
-	//     what came before may be lost.
+	//   - Where the lease in ctx ([LeaseOf]) is of another life of the server
+	//     ([Lease].Incarnation), it returns [ErrLeaseLost]: what the aggregate's
+	//     earlier event did may be lost, and has to be done before.
 	//   - On a rollback the markers are gone.
 	//   - Where ctx has a deadline and the database can, the server ends the
 	//     transaction by itself if it stands idle past it, so that a process

@@ -24,7 +24,6 @@ type Outbox struct {
 	persistence.OutboxStore
 	persistence.CommitObserver
 	persistence.OutboxCursorStore
-	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -42,7 +41,7 @@ type Outbox struct {
 // Two values of one pool work together.
 func New(pool *pgxpool.Pool, opts ...Option) *Outbox {
 	s := newStore(pool, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, pool}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

@@ -24,7 +24,6 @@ type Outbox struct {
 	persistence.OutboxStore
 	persistence.CommitObserver
 	persistence.OutboxCursorStore
-	persistence.AppliedChecker
 	persistence.CursorAdmin
 	persistence.IdempotencyStore
 	persistence.OutboxRetention
@@ -44,7 +43,7 @@ type Outbox struct {
 func New(db *sql.DB, dialect Dialect, opts ...Option) *Outbox {
 	d := face.Dialect(string(dialect))
 	s := newStore(db, d, dialect, opts)
-	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
+	return &Outbox{s, s, s, s, s, s, s, s, s, s, s, s, s, s, db, d}
 }
 
 // Chain implements [persistence.Chainer], for dispatchers.

@@ -56,6 +56,8 @@ type Store struct {
 	shown atomic.Bool
 	// tornViews is known, like all of the server, once that is checked.
 	tornViews atomic.Bool
+	// losesCommits is known once a marker has found it: see mysqlIsDurable.
+	losesCommits atomic.Bool
 	// sessionIdleLimit is how long a transaction of the pool's may stand idle, a
 	// time.Duration, 0 for ever.
 	sessionIdleLimit atomic.Int64
@@ -67,7 +69,6 @@ var (
 	_ persistence.OutboxStore       = (*Store)(nil)
 	_ persistence.CommitObserver    = (*Store)(nil)
 	_ persistence.OutboxCursorStore = (*Store)(nil)
-	_ persistence.AppliedChecker    = (*Store)(nil)
 	_ persistence.CursorAdmin       = (*Store)(nil)
 	_ persistence.IdempotencyStore  = (*Store)(nil)
 	_ persistence.DeadLetterStore   = (*Store)(nil)

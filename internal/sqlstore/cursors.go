@@ -54,17 +54,25 @@ func (s *Store) lockCursor(ctx context.Context, conn Conn, dispatcher string) (s
 func (s *Store) oneCursor(ctx context.Context, conn Conn, query, dispatcher string) (state persistence.State, found bool, err error) {
 	err = conn.Query(ctx, query, []any{dispatcher}, func(scan func(...any) error) error {
 		found = true
-		state, err = scanState(scan)
+		state, err = s.scanState(scan)
 		return err
 	})
 	return state, found, err
 }
 
-func scanState(scan func(...any) error) (persistence.State, error) {
+func (s *Store) scanState(scan func(...any) error) (persistence.State, error) {
 	var st persistence.State
+	var life *string
 	err := scan(&st.Lease.Dispatcher, timestamp{&st.Cursor.CreatedTime}, &st.Cursor.ID,
 		&st.Lease.Owner, &st.Lease.Token, timestamp{&st.Lease.ExpiresTime}, &st.Lease.Unclean, timestamp{&st.CountedFrom}, &st.Count,
-		&st.Offsets.Micros, &st.Offsets.Rows)
+		&st.Offsets.Micros, &st.Offsets.Rows, &life)
+	switch {
+	case err != nil:
+	case life != nil:
+		st.Lease.Incarnation = *life
+	case s.cfg.Dialect.tellsLife:
+		err = refuse("the server does not tell when it was started, and a lease is good for one life of it", "have the status variable Uptime shown to the user")
+	}
 	return st, err
 }
 
@@ -79,10 +87,6 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	}
 	if err := s.checkAgain(ctx, conn); err != nil {
 		return persistence.Lease{}, err
-	}
-	incarnation, err := s.incarnation(ctx, conn) // before anything that may be lost is seen
-	if err != nil {
-		return persistence.Lease{}, s.failed(err, "ask for the server's last crash")
 	}
 	if _, err := conn.Exec(ctx, s.sql.AcquireLease, dispatcher, owner, duration.Microseconds()); err != nil {
 		return persistence.Lease{}, s.failed(err, "acquire the lease of dispatcher %q", dispatcher)
@@ -99,18 +103,7 @@ func (s *Store) Acquire(ctx context.Context, dispatcher, owner string, duration 
 	if err != nil {
 		return persistence.Lease{}, s.failed(err, "acquire the lease of dispatcher %q", dispatcher)
 	}
-	lease.Incarnation = incarnation
 	return lease, nil
-}
-
-// incarnation tells the server's lives between two crashes apart, where one may lose
-// what has committed.
-func (s *Store) incarnation(ctx context.Context, conn Conn) (told string, err error) {
-	if !s.cfg.AsynchronousCommit {
-		return "", nil
-	}
-	err = conn.Query(ctx, s.sql.Incarnation, nil, func(scan func(...any) error) error { return scan(&told) })
-	return told, err
 }
 
 // Release implements persistence.OutboxCursorStore.
@@ -119,14 +112,14 @@ func (s *Store) Release(ctx context.Context, lease persistence.Lease) error {
 	if err != nil {
 		return err
 	}
-	n, err := conn.Exec(ctx, s.sql.ReleaseLease, lease.Dispatcher, lease.Token, lease.Owner)
+	n, err := conn.Exec(ctx, s.sql.ReleaseLease, s.fence(lease)...)
 	return s.fenced(lease, n, err, "release the lease")
 }
 
 // fenced makes an error of a fenced write that found no row.
 func (s *Store) fenced(lease persistence.Lease, rows int64, err error, what string) error {
 	if err == nil && rows == 0 {
-		err = fmt.Errorf("token %d: %w", lease.Token, persistence.ErrLeaseLost)
+		err = fmt.Errorf("token %d: %w: another owner has taken it, an operator has moved the cursor, or the server has been restarted or replaced", lease.Token, persistence.ErrLeaseLost)
 	}
 	return s.failed(err, "dispatcher %q: %s", lease.Dispatcher, what)
 }
@@ -143,7 +136,7 @@ func (s *Store) ListCursors(ctx context.Context) ([]persistence.State, error) {
 
 func (s *Store) listCursors(ctx context.Context, conn Conn) (states []persistence.State, err error) {
 	err = conn.Query(ctx, s.sql.ListCursors, nil, func(scan func(...any) error) error {
-		st, err := scanState(scan)
+		st, err := s.scanState(scan)
 		states = append(states, st)
 		return err
 	})

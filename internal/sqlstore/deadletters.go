@@ -14,13 +14,13 @@ func (s *Store) AddDeadLetter(ctx context.Context, lease persistence.Lease, lett
 		return err
 	}
 	r := letter.Record
-	n, err := conn.Exec(ctx, s.sql.AddDeadLetter, lease.Dispatcher, lease.Token,
+	n, err := conn.Exec(ctx, s.sql.AddDeadLetter, s.fence(lease,
 		s.at(r.CreatedTime), r.ID, letter.Handler, r.AccountID, r.AggregateType, r.AggregateID, r.EventType, notNull(r.Payload),
-		letter.Attempts, letter.LastError, string(letter.State), lease.Owner)
+		letter.Attempts, letter.LastError, string(letter.State))...)
 	if err == nil && n == 0 {
 		// The letter exists already, or the token is stale.
 		var holds bool
-		if holds, err = exists(ctx, conn, s.sql.HoldsToken, lease.Dispatcher, lease.Token, lease.Owner); holds {
+		if holds, err = exists(ctx, conn, s.sql.HoldsToken, s.fence(lease)...); holds {
 			n = 1
 		}
 	}

@@ -42,9 +42,13 @@ type Dialect struct {
 	// transaction, how long it may stand idle, and whether its commit waits until it
 	// is on disk.
 	setsTransaction bool
-	// isAnotherIncarnation reports the error of such a statement that the server has
-	// crashed since.
-	isAnotherIncarnation func(error) bool
+	// tellsLife says that the server outlives neither a crash nor a failover: fenced
+	// statements compare the life in which the lease was acquired, their last argument,
+	// with that of the server.
+	tellsLife bool
+	// isAnotherLife reports the error of a statement that records a marker that the
+	// server lives another life, where its rows do not tell; or nil.
+	isAnotherLife func(error) bool
 	// listsKnown says that RecordMarkers takes arrays, and yields the markers that
 	// existed already instead of those that are new.
 	listsKnown bool
@@ -157,14 +161,24 @@ type statements struct {
 	CountRows                      string // from, to, bucket width in µs; the sum of what the stamps lie after the beginning of their bucket
 
 	// idempotency
-	Incarnation  string // with setsTransaction
-	RecordMarker string // time, id, handler; and with setsTransaction the idle limit in ms, or "", and, unless the commit is to be synchronous, in which life of the server it may not be, or "any"
+	// Time, id, handler; and with setsTransaction the idle limit in ms, or "", the two
+	// times of a life, or NULL, and "off" unless the commit is to be synchronous.
+	RecordMarker string
+	// The same where the server is the one named, and loses nothing that has committed;
+	// or "". Time, id, handler, server
+	RecordMarkerDurably string
+	// The same in a life of the server. Time, id, handler, life; or ""
+	RecordMarkerInLife string
 	// InsertMarker fails where there is such a marker, and leaves the transaction of
-	// no use. Time, id, handler, idle limit in ms; or ""
+	// no use. Time, id, handler, idle limit in ms, the two times of a life, or NULL; or ""
 	InsertMarker               string
-	InsertMarkerAsynchronously string // and in which life of the server the commit may not be synchronous, or "any"
-	RecordMarkers              string // markers as JSON, and the settings alike; yields those that are new, unless there is isDuplicate or listsKnown
-	AppliedMarkers             string // markers as JSON
+	InsertMarkerAsynchronously string // alike; the commit is not synchronous
+	// Markers as JSON, and the settings alike; yields those that are new, unless there is
+	// isDuplicate or listsKnown.
+	RecordMarkers        string
+	RecordMarkersDurably string // or ""
+	RecordMarkersInLife  string // or ""
+	AppliedMarkers       string // markers as JSON
 
 	// dedup keys
 	ReserveKeys string // keys as JSON; yields those it reserved, or fails for all
@@ -221,6 +235,9 @@ type statusStatements struct {
 
 // sidecarStatements are those of what dispatchers remember.
 type sidecarStatements struct {
+	// With tellsLife, those that take a token take the server's life, too, as the last
+	// argument, and those that yield a cursor yield it in the last column.
+
 	// cursors
 	LoadCursor   string // dispatcher
 	ListCursors  string
@@ -228,7 +245,7 @@ type sidecarStatements struct {
 	CreateCursor string // dispatcher, time, id, counted from
 	AcquireLease string // dispatcher, owner, duration in µs
 	ReleaseLease string // dispatcher, token, owner
-	SaveCursor   string // dispatcher, token, time, id, events of its bucket, owner, sum of their offsets, of how many
+	SaveCursor   string // dispatcher, token, time, id, events of its bucket, sum of their offsets, of how many, owner
 	RewindCursor string // dispatcher, time, id, counted from
 	ForgetCursor string // dispatcher
 	KeepToken    string // dispatcher, the end of time, token

@@ -28,23 +28,23 @@ func (s *Store) Record(ctx context.Context, markers ...persistence.Marker) ([]bo
 	if len(markers) > 1 {
 		known, err := s.recordMany(ctx, conn, markers, recorded)
 		if known || err != nil {
-			return recorded, s.failed(s.afterCrash(err), "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
+			return recorded, s.failed(s.inAnotherLife(ctx, err), "record %d markers, first of event %s, handler %q", len(markers), markers[0].Event, markers[0].Handler)
 		}
 	}
 	for _, i := range inOrder(markers) {
 		if recorded[i], err = s.recordOne(ctx, conn, markers[i]); err != nil {
-			return nil, s.notRecorded(err, markers[i])
+			return nil, s.notRecorded(ctx, err, markers[i])
 		}
 	}
 	return recorded, nil
 }
 
 // notRecorded says which marker an error is about.
-func (s *Store) notRecorded(err error, m persistence.Marker) error {
+func (s *Store) notRecorded(ctx context.Context, err error, m persistence.Marker) error {
 	if err == nil {
 		return nil
 	}
-	return s.failed(s.afterCrash(err), "record the marker of event %s, handler %q", m.Event, m.Handler)
+	return s.failed(s.inAnotherLife(ctx, err), "record the marker of event %s, handler %q", m.Event, m.Handler)
 }
 
 // inOrder returns the indexes of markers in the order in which all write them, so
@@ -69,7 +69,7 @@ func (s *Store) RecordNew(ctx context.Context, marker persistence.Marker) error 
 	if err != nil {
 		return err
 	}
-	return s.notRecorded(s.insertMarker(ctx, conn, marker), marker)
+	return s.notRecorded(ctx, s.insertMarker(ctx, conn, marker), marker)
 }
 
 // insertMarker writes a marker that is expected to be new.
@@ -82,10 +82,11 @@ func (s *Store) insertMarker(ctx context.Context, conn Conn, m persistence.Marke
 		}
 		return err
 	}
-	query, args := s.sql.InsertMarker, []any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler, limit}
+	query := s.sql.InsertMarker
 	if s.cfg.AsynchronousCommit {
-		query, args = s.sql.InsertMarkerAsynchronously, append(args, s.asynchronous(ctx))
+		query = s.sql.InsertMarkerAsynchronously
 	}
+	args := append([]any{s.at(m.Event.CreatedTime), m.Event.ID, m.Handler, limit}, postgresLifeTimes(lifeOf(ctx))...)
 	_, err := conn.Exec(ctx, query, args...)
 	if err != nil && s.cfg.Dialect.isTaken(err) {
 		return persistence.ErrApplied
@@ -94,8 +95,8 @@ func (s *Store) insertMarker(ctx context.Context, conn Conn, m persistence.Marke
 }
 
 func (s *Store) recordOne(ctx context.Context, conn Conn, m persistence.Marker) (bool, error) {
-	args := s.withSettings(ctx, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
-	n, err := conn.Exec(ctx, s.sql.RecordMarker, args...)
+	alike := markerStatements{s.sql.RecordMarker, s.sql.RecordMarkerDurably, s.sql.RecordMarkerInLife}
+	n, err := s.record(ctx, conn, alike, s.at(m.Event.CreatedTime), m.Event.ID, m.Handler)
 	if s.isDuplicate(err) {
 		return false, nil
 	}
@@ -117,9 +118,8 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 	if err != nil {
 		return false, err
 	}
-	args := s.withSettings(ctx, keys)
 	if s.cfg.Dialect.isDuplicate != nil {
-		_, err := conn.Exec(ctx, s.sql.RecordMarkers, args...)
+		_, err := s.record(ctx, conn, markerStatements{s.sql.RecordMarkers, s.sql.RecordMarkersDurably, s.sql.RecordMarkersInLife}, keys)
 		if s.isDuplicate(err) {
 			return false, nil
 		}
@@ -132,7 +132,7 @@ func (s *Store) recordMany(ctx context.Context, conn Conn, markers []persistence
 	for _, n := range slices.Backward(order) { // one that is given twice is new once
 		first[markers[n].Key()] = n
 	}
-	err = conn.Query(ctx, s.sql.RecordMarkers, args, func(scan func(...any) error) error {
+	err = conn.Query(ctx, s.sql.RecordMarkers, s.withSettings(ctx, keys), func(scan func(...any) error) error {
 		var m persistence.Marker
 		err := scan(timestamp{&m.Event.CreatedTime}, &m.Event.ID, &m.Handler)
 		if n, ok := first[m.Key()]; ok {
@@ -164,33 +164,49 @@ func (s *Store) recordArrays(ctx context.Context, conn Conn, sorted []persistenc
 	return nil
 }
 
+// markerStatements record the same, in any life of the server, on a server that loses
+// nothing, or in one life.
+type markerStatements struct{ anywhere, durably, inLife string }
+
+// record runs one of the statements. To ask for the life costs as much as to write the
+// marker, so it is asked for where commits may be lost.
+func (s *Store) record(ctx context.Context, conn Conn, alike markerStatements, args ...any) (n int64, err error) {
+	life := lifeOf(ctx)
+	if life == "" || alike.inLife == "" {
+		return conn.Exec(ctx, alike.anywhere, s.withSettings(ctx, args...)...)
+	}
+	if !s.losesCommits.Load() {
+		server, _, _ := strings.Cut(life, "/")
+		if n, err = conn.Exec(ctx, alike.durably, append(args, server)...); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	if n, err = conn.Exec(ctx, alike.inLife, append(args, life)...); n == 0 && err == nil {
+		return 0, errAnotherLife(life)
+	}
+	if err == nil || s.isDuplicate(err) {
+		s.losesCommits.Store(true)
+	}
+	return n, err
+}
+
 // withSettings adds those of the transaction, where the statement takes any.
 func (s *Store) withSettings(ctx context.Context, args ...any) []any {
-	if s.cfg.Dialect.setsTransaction {
-		args = append(args, s.idleLimit(ctx), s.asynchronous(ctx))
+	if !s.cfg.Dialect.setsTransaction {
+		return args
 	}
-	return args
+	args = append(append(args, s.idleLimit(ctx)), postgresLifeTimes(lifeOf(ctx))...)
+	if s.cfg.AsynchronousCommit {
+		return append(args, "off")
+	}
+	return append(args, "")
 }
 
-// asynchronous says whether the transaction commits asynchronously, and if so, in
-// which life of the server.
-func (s *Store) asynchronous(ctx context.Context) string {
-	if !s.cfg.AsynchronousCommit {
-		return ""
-	}
-	if lease, _ := persistence.LeaseOf(ctx); lease.Incarnation != "" {
-		return lease.Incarnation
-	}
-	return anyIncarnation
-}
-
-const anyIncarnation = "any"
-
-// afterCrash makes the lease's loss of the error with which a statement that records
-// markers refuses another life of the server.
-func (s *Store) afterCrash(err error) error {
-	if err != nil && s.cfg.AsynchronousCommit && s.cfg.Dialect.isAnotherIncarnation(err) {
-		return fmt.Errorf("%w: the server has crashed, and may have lost what was committed asynchronously: %w", persistence.ErrLeaseLost, err)
+// inAnotherLife makes the lease's loss of the error with which a statement refuses
+// markers in another life of the server.
+func (s *Store) inAnotherLife(ctx context.Context, err error) error {
+	if is, life := s.cfg.Dialect.isAnotherLife, lifeOf(ctx); err != nil && is != nil && life != "" && is(err) {
+		return fmt.Errorf("%w: %w", errAnotherLife(life), err)
 	}
 	return err
 }

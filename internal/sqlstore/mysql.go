@@ -21,6 +21,7 @@ var MySQL = &Dialect{
 	endsTransaction: mysqlEndsTransaction,
 	isTransient:     mysqlIsTransient,
 	lacksPrivilege:  mysqlLacksPrivilege,
+	tellsLife:       true,
 	lostConnection:  "invalid connection",
 	refuses:         mysqlRefuses,
 	advise:          mysqlAdvice,
@@ -107,12 +108,34 @@ GROUP BY bucket ORDER BY bucket`,
 		RecordMarker: `
 INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler) VALUES (?1, ?2, ?3)`,
 
+		RecordMarkerDurably: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT ?1, ?2, ?3 FROM DUAL WHERE ` + mysqlServer + ` = ?4 AND ` + mysqlIsDurable,
+
+		RecordMarkerInLife: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT ?1, ?2, ?3 FROM DUAL WHERE ` + mysqlLife + ` = ?4`,
+
 		// A duplicate undoes the whole statement.
 		RecordMarkers: `
 INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
 SELECT k.at, k.id, k.handler
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k`,
+
+		RecordMarkersDurably: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT k.at, k.id, k.handler
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+WHERE ` + mysqlServer + ` = ?2 AND ` + mysqlIsDurable,
+
+		RecordMarkersInLife: `
+INSERT INTO {prefix}outbox_idempotency (created_time, event_id, handler)
+SELECT k.at, k.id, k.handler
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+WHERE ` + mysqlLife + ` = ?2`,
 
 		AppliedMarkers: `
 SELECT k.number

@@ -3,18 +3,21 @@ package sqlstore
 // mysqlSidecar is what MySQL and MariaDB run for the dispatchers' sidecar.
 var mysqlSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + mysqlLife + `
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1`,
 
 	ListCursors: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + mysqlLife + `
 FROM {prefix}outbox_cursors ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
 	// statement, has locked its cursor first. What is read afterwards is of
 	// a snapshot that is made then.
 	LockCursor: `
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + mysqlLife + `
 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 FOR UPDATE`,
 
 	CreateCursor: `
@@ -36,18 +39,18 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6)
 
 	ReleaseLease: `
 UPDATE {prefix}outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3 AND ` + mysqlLife + ` = ?4`,
 
 	// The time comes last, since the others look at it.
 	SaveCursor: `
 UPDATE {prefix}outbox_cursors SET
   bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?8 AND ` + mysqlLife + ` = ?9`,
 
 	RewindCursor: `
 UPDATE {prefix}outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1, rev = rev + 1
@@ -61,7 +64,7 @@ WHERE dispatcher = ?1`,
 INSERT INTO {prefix}outbox_audit (dispatcher, bucket_time, events) VALUES (?1, ?2, ?3)
 ON DUPLICATE KEY UPDATE events = GREATEST(events, VALUES(events))`,
 
-	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
+	HoldsToken: `SELECT 1 FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3 AND ` + mysqlLife + ` = ?4`,
 
 	RegisterSubscriptions: `
 INSERT INTO {prefix}outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -106,7 +109,7 @@ SELECT c.dispatcher, k.at, k.events, k.offsets, k.offsets_events
 FROM {prefix}outbox_cursors AS c
 JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events',
   offsets BIGINT PATH '$.offsets', offsets_events BIGINT PATH '$.offsets_events')) AS k
-WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4 AND ` + mysqlLife + ` = ?5
 ON DUPLICATE KEY UPDATE events = VALUES(events), offsets = VALUES(offsets), offsets_events = VALUES(offsets_events)`,
 
 	LoadCounts: `
@@ -129,7 +132,7 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4`,
 	RecordFailure: `
 INSERT INTO {prefix}outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
-FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
+FROM {prefix}outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9 AND ` + mysqlLife + ` = ?10
 ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)`,
 
 	SettleAttempts: `
@@ -139,7 +142,7 @@ JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 JOIN {prefix}outbox_attempts AS a
   ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4`,
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4 AND ` + mysqlLife + ` = ?5`,
 
 	ForgetAttempts: `DELETE FROM {prefix}outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2`,
 
@@ -147,7 +150,7 @@ WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4`,
 INSERT INTO {prefix}outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
-FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14
+FROM {prefix}outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14 AND ` + mysqlLife + ` = ?15
   AND NOT EXISTS (SELECT 1 FROM {prefix}outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)`,
 
 	// A collation may take a name of blanks for an empty one, and pads what it

@@ -3,11 +3,13 @@ package sqlstore
 // postgresSidecar is what PostgreSQL runs for the dispatchers' sidecar.
 var postgresSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + postgresLife + `
 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1`,
 
 	ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + postgresLife + `
 FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 
 	// Whoever writes what belongs to a dispatcher, in more than one
@@ -16,7 +18,8 @@ FROM {schema}"{prefix}outbox_cursors" ORDER BY dispatcher`,
 	// the server ends a transaction that stands idle with it, as one does whose
 	// process is paused, or whose machine is gone.
 	LockCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  ` + postgresLife + `
 FROM {schema}"{prefix}outbox_cursors"
 WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE`,
 
@@ -35,16 +38,17 @@ WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp(
 
 	ReleaseLease: `
 UPDATE {schema}"{prefix}outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
-WHERE dispatcher = $1 AND token = $2 AND owner = $3`,
+WHERE dispatcher = $1 AND token = $2 AND owner = $3 AND ` + postgresLife + ` = $4::text`,
 
 	SaveCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $7 ELSE bucket_offsets_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2 AND owner = $6 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL`,
+WHERE dispatcher = $1 AND token = $2 AND owner = $8 AND ` + postgresLife + ` = $9::text
+  AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL`,
 
 	RewindCursor: `
 UPDATE {schema}"{prefix}outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1
@@ -58,7 +62,7 @@ WHERE dispatcher = $1`,
 INSERT INTO {schema}"{prefix}outbox_audit" AS a (dispatcher, bucket_time, events) VALUES ($1, $2, $3)
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = greatest(a.events, excluded.events)`,
 
-	HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3`,
+	HoldsToken: `SELECT 1 FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3 AND ` + postgresLife + ` = $4::text`,
 
 	RegisterSubscriptions: `
 INSERT INTO {schema}"{prefix}outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -95,7 +99,7 @@ WHERE event_type = $1 AND handler = $2`,
 INSERT INTO {schema}"{prefix}outbox_audit" (dispatcher, bucket_time, events, offsets, offsets_events)
 SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events, k.offsets, k.offsets_events
 FROM {schema}"{prefix}outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint, offsets bigint, offsets_events bigint)
-WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND ` + postgresLife + ` = $5::text
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events, offsets = excluded.offsets, offsets_events = excluded.offsets_events`,
 
 	LoadCounts: `
@@ -118,14 +122,15 @@ WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4`,
 	RecordFailure: `
 INSERT INTO {schema}"{prefix}outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::integer, $7::text, clock_timestamp() + $8::bigint * interval '1 microsecond'
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $9
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $9 AND ` + postgresLife + ` = $10::text
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = a.attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time`,
 
 	SettleAttempts: `
 DELETE FROM {schema}"{prefix}outbox_attempts" AS a
 USING {schema}"{prefix}outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, id text, handler text)
-WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND ` + postgresLife + ` = $5::text
+  AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
   AND a.event_id = k.id AND a.handler = k.handler`,
 
 	ForgetAttempts: `DELETE FROM {schema}"{prefix}outbox_attempts" WHERE dispatcher = $1 AND created_time < $2`,
@@ -135,7 +140,7 @@ INSERT INTO {schema}"{prefix}outbox_dead_letters" (dispatcher, created_time, eve
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
   $11::integer, $12::text, $13::text, clock_timestamp()
-FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $14
+FROM {schema}"{prefix}outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $14 AND ` + postgresLife + ` = $15::text
 ON CONFLICT (created_time, event_id, handler) DO NOTHING`,
 
 	ListDeadLetters: `

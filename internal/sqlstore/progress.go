@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,9 +15,6 @@ func (s *Store) Save(ctx context.Context, lease persistence.Lease, progress pers
 	conn, err := s.pool(ctx, writing)
 	if err != nil {
 		return err
-	}
-	if len(progress.Applied) > 0 {
-		return s.saveChecked(ctx, lease, progress)
 	}
 	if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
 		return err
@@ -41,35 +37,9 @@ func (s *Store) saveCaughtUp(ctx context.Context, conn Conn, lease persistence.L
 	return s.failed(err, "dispatcher %q: catch up to %s", lease.Dispatcher, progress.Cursor)
 }
 
-// ChecksApplied implements persistence.AppliedChecker: commits may be lost that do
-// not wait until they are on disk.
-func (s *Store) ChecksApplied() bool { return s.cfg.AsynchronousCommit }
-
-// saveChecked saves all in one transaction, in which the markers of what it passes
-// are there. If the server crashes meanwhile, so does the transaction; if it does
-// not, the COMMIT flushes theirs, too.
-func (s *Store) saveChecked(ctx context.Context, lease persistence.Lease, progress persistence.Progress) error {
-	return s.sidecar(ctx, func(ctx context.Context, conn Conn) error {
-		applied, err := s.applied(ctx, conn, progress.Applied)
-		if err != nil {
-			return s.failed(err, "dispatcher %q: look for %d markers", lease.Dispatcher, len(progress.Applied))
-		}
-		if i := slices.Index(applied, false); i >= 0 {
-			m := progress.Applied[i]
-			return fmt.Errorf("outbox table %s: dispatcher %q: %w: the server has crashed and lost what handler %q did with event %s, which had been committed asynchronously; it is done again",
-				s.table, lease.Dispatcher, persistence.ErrLeaseLost, m.Handler, m.Event)
-		}
-		if err := s.saveBefore(ctx, conn, lease, progress); err != nil {
-			return err
-		}
-		return s.saveCaughtUp(ctx, conn, lease, progress)
-	})
-}
-
 func (s *Store) saveCursor(ctx context.Context, conn Conn, lease persistence.Lease, progress persistence.Progress) error {
 	to := progress.Cursor
-	n, err := conn.Exec(ctx, s.sql.SaveCursor, lease.Dispatcher, lease.Token, s.at(to.CreatedTime), to.ID, progress.Count, lease.Owner,
-		progress.Offsets.Micros, progress.Offsets.Rows)
+	n, err := conn.Exec(ctx, s.sql.SaveCursor, s.fence(lease, s.at(to.CreatedTime), to.ID, progress.Count, progress.Offsets.Micros, progress.Offsets.Rows)...)
 	return s.fenced(lease, n, err, "save the cursor at "+to.String())
 }
 
@@ -84,7 +54,7 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, lease.Dispatcher, lease.Token, keys, lease.Owner); err != nil {
+		if _, err := conn.Exec(ctx, s.sql.SettleAttempts, s.fence(lease, keys)...); err != nil {
 			return err
 		}
 	}
@@ -93,7 +63,7 @@ func (s *Store) saveBefore(ctx context.Context, conn Conn, lease persistence.Lea
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, s.sql.SaveCounts, lease.Dispatcher, lease.Token, buckets, lease.Owner); err != nil {
+		if _, err := conn.Exec(ctx, s.sql.SaveCounts, s.fence(lease, buckets)...); err != nil {
 			return err
 		}
 	}
@@ -135,8 +105,8 @@ func (s *Store) RecordFailure(ctx context.Context, lease persistence.Lease, fail
 	}
 	number := failure.Number()
 	at, id := s.at(failure.Event.CreatedTime), failure.Event.ID
-	n, err := conn.Exec(ctx, s.sql.RecordFailure, lease.Dispatcher, lease.Token, at, id,
-		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds(), lease.Owner)
+	n, err := conn.Exec(ctx, s.sql.RecordFailure, s.fence(lease, at, id,
+		failure.Handler, number, failure.Error, failure.RetryAfter.Microseconds())...)
 	if err := s.fenced(lease, n, err, "record a failure"); err != nil {
 		return persistence.Attempt{}, err
 	}

@@ -3,16 +3,16 @@ package sqlstore
 // sqliteSidecar is what SQLite runs for the dispatchers' sidecar.
 var sqliteSidecar = sidecarStatements{
 	LoadCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
 	ListCursors: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "{prefix}outbox_cursors" ORDER BY dispatcher`,
 
 	// BEGIN IMMEDIATE has locked it.
 	LockCursor: `
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "{prefix}outbox_cursors" WHERE dispatcher = ?1`,
 
 	CreateCursor: `
@@ -38,11 +38,11 @@ WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3`,
 UPDATE "{prefix}outbox_cursors" SET
   high_water = max(high_water, ?3),
   bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?7 ELSE bucket_offsets_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6`,
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?8`,
 
 	RewindCursor: `
 UPDATE "{prefix}outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1

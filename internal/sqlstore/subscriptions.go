@@ -227,7 +227,7 @@ func (s *Store) underLease(ctx context.Context, lease persistence.Lease, what st
 		state, found, err := s.lockCursor(ctx, conn, lease.Dispatcher)
 		switch {
 		case err != nil:
-		case !found || state.Lease.Token != lease.Token || state.Lease.Owner != lease.Owner:
+		case !found || state.Lease.Token != lease.Token || state.Lease.Incarnation != lease.Incarnation || state.Lease.Owner != lease.Owner:
 			return s.fenced(lease, 0, nil, what)
 		default:
 			err = fn(ctx, conn, state)

@@ -111,11 +111,35 @@ GROUP BY bucket ORDER BY bucket
 -- RecordMarker
 INSERT INTO app_outbox_idempotency (created_time, event_id, handler) VALUES (?1, ?2, ?3)
 
+-- RecordMarkerDurably
+INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
+SELECT ?1, ?2, ?3 FROM DUAL WHERE CONCAT(@@server_id, '@', @@hostname, ':', @@port) = ?4 AND @@innodb_flush_log_at_trx_commit NOT IN (0, 2) AND (@@sync_binlog = 1 OR NOT @@log_bin)
+
+-- RecordMarkerInLife
+INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
+SELECT ?1, ?2, ?3 FROM DUAL WHERE CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?4
+
 -- RecordMarkers
 INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
 SELECT k.at, k.id, k.handler
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+
+-- RecordMarkersDurably
+INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
+SELECT k.at, k.id, k.handler
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+WHERE CONCAT(@@server_id, '@', @@hostname, ':', @@port) = ?2 AND @@innodb_flush_log_at_trx_commit NOT IN (0, 2) AND (@@sync_binlog = 1 OR NOT @@log_bin)
+
+-- RecordMarkersInLife
+INSERT INTO app_outbox_idempotency (created_time, event_id, handler)
+SELECT k.at, k.id, k.handler
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
+  id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
+WHERE CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?2
 
 -- AppliedMarkers
 SELECT k.number
@@ -144,15 +168,21 @@ FROM (SELECT account_id, dedup_key FROM app_outbox_dedup
 STRAIGHT_JOIN app_outbox_dedup AS d ON d.account_id = old.account_id AND d.dedup_key = old.dedup_key
 
 -- LoadCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime'))
 FROM app_outbox_cursors WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime'))
 FROM app_outbox_cursors ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, CAST(created_time AS CHAR), event_id, owner, token, CAST(expires_time AS CHAR), unclean, CAST(counted_from AS CHAR), bucket_events, bucket_offsets, bucket_offsets_events,
+  CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime'))
 FROM app_outbox_cursors WHERE dispatcher = ?1 FOR UPDATE
 
 -- CreateCursor
@@ -171,17 +201,19 @@ WHERE dispatcher = ?1 AND (owner IN (?2, '') OR expires_time <= UTC_TIMESTAMP(6)
 
 -- ReleaseLease
 UPDATE app_outbox_cursors SET owner = '', expires_time = NULL, unclean = FALSE, rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?4
 
 -- SaveCursor
 UPDATE app_outbox_cursors SET
   bucket_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id <= ?4 THEN ?7 ELSE bucket_offsets_events END,
   event_id = CASE WHEN created_time < ?3 OR created_time = ?3 AND event_id < ?4 THEN ?4 ELSE event_id END,
   created_time = GREATEST(created_time, ?3),
   rev = rev + 1
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?8 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?9
 
 -- RewindCursor
 UPDATE app_outbox_cursors SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1, rev = rev + 1
@@ -195,7 +227,8 @@ INSERT INTO app_outbox_audit (dispatcher, bucket_time, events) VALUES (?1, ?2, ?
 ON DUPLICATE KEY UPDATE events = GREATEST(events, VALUES(events))
 
 -- HoldsToken
-SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
+SELECT 1 FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?4
 
 -- RegisterSubscriptions
 INSERT INTO app_outbox_subscriptions (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -237,7 +270,8 @@ SELECT c.dispatcher, k.at, k.events, k.offsets, k.offsets_events
 FROM app_outbox_cursors AS c
 JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at', events BIGINT PATH '$.events',
   offsets BIGINT PATH '$.offsets', offsets_events BIGINT PATH '$.offsets_events')) AS k
-WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?5
 ON DUPLICATE KEY UPDATE events = VALUES(events), offsets = VALUES(offsets), offsets_events = VALUES(offsets_events)
 
 -- LoadCounts
@@ -260,7 +294,8 @@ WHERE dispatcher = ?1 AND created_time = ?2 AND event_id = ?3 AND handler = ?4
 -- RecordFailure
 INSERT INTO app_outbox_attempts (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, UTC_TIMESTAMP(6) + INTERVAL ?8 MICROSECOND
-FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9
+FROM app_outbox_cursors WHERE dispatcher = ?1 AND token = ?2 AND owner = ?9 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?10
 ON DUPLICATE KEY UPDATE attempts = attempts + VALUES(attempts), last_error = VALUES(last_error), next_time = VALUES(next_time)
 
 -- SettleAttempts
@@ -270,7 +305,8 @@ JOIN JSON_TABLE(?3, '$[*]' COLUMNS (at DATETIME(6) PATH '$.at',
   id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.id', handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.handler')) AS k
 JOIN app_outbox_attempts AS a
   ON a.dispatcher = c.dispatcher AND a.created_time = k.at AND a.event_id = k.id AND a.handler = CAST(k.handler AS BINARY)
-WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4
+WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?4 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?5
 
 -- ForgetAttempts
 DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2
@@ -279,7 +315,8 @@ DELETE FROM app_outbox_attempts WHERE dispatcher = ?1 AND created_time < ?2
 INSERT INTO app_outbox_dead_letters (dispatcher, created_time, event_id, handler, account_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, UTC_TIMESTAMP(6)
-FROM app_outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14
+FROM app_outbox_cursors AS c WHERE c.dispatcher = ?1 AND c.token = ?2 AND c.owner = ?14 AND CONCAT(@@server_id, '@', @@hostname, ':', @@port, '/', (SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED)
+    FROM /*!80000 performance_schema.global_status *//*M!100600 information_schema.GLOBAL_STATUS */ WHERE VARIABLE_NAME = 'Uptime')) = ?15
   AND NOT EXISTS (SELECT 1 FROM app_outbox_dead_letters AS l WHERE l.created_time = ?3 AND l.event_id = ?4 AND l.handler = ?5)
 
 -- ListDeadLetters

@@ -156,27 +156,29 @@ SELECT date_bin($3::bigint * interval '1 microsecond', created_time, timestamptz
 FROM "iam"."app_outbox" WHERE created_time >= $1 AND created_time < $2
 GROUP BY bucket ORDER BY bucket
 
--- Incarnation
-SELECT coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')
-
 -- RecordMarker
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-VALUES ($1::timestamptz, $2::text, concat($3::text, CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
-    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END))
+VALUES ($1::timestamptz, $2::text, CASE WHEN (pg_postmaster_start_time() <> $5::timestamptz) IS NOT TRUE
+    AND (pg_stat_get_bgwriter_stat_reset_time() <> $6::timestamptz) IS NOT TRUE
+  THEN concat($3::text, CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $7::text <> '' THEN left(set_config('synchronous_commit', 'off', true), 0) END) END)
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- InsertMarker
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-VALUES ($1::timestamptz, $2::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || $3::text)
+VALUES ($1::timestamptz, $2::text, CASE WHEN (pg_postmaster_start_time() <> $5::timestamptz) IS NOT TRUE
+    AND (pg_stat_get_bgwriter_stat_reset_time() <> $6::timestamptz) IS NOT TRUE
+  THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || $3::text END)
 
 -- InsertMarkerAsynchronously
 INSERT INTO "iam"."app_outbox_idempotency" (created_time, event_id, handler)
-VALUES ($1::timestamptz, $2::text, left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || left(set_config('synchronous_commit',
-    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) || $3::text)
+VALUES ($1::timestamptz, $2::text, CASE WHEN (pg_postmaster_start_time() <> $5::timestamptz) IS NOT TRUE
+    AND (pg_stat_get_bgwriter_stat_reset_time() <> $6::timestamptz) IS NOT TRUE
+  THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) || left(set_config('synchronous_commit', 'off', true), 0) || $3::text END)
 
 -- RecordMarkers
-WITH settings AS MATERIALIZED (SELECT concat(CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $5::text <> '' THEN left(set_config('synchronous_commit',
-    CASE WHEN $5::text IN ('any', coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, 'first')) THEN 'off' ELSE 'the server has crashed' END, true), 0) END) AS nothing),
+WITH settings AS MATERIALIZED (SELECT CASE WHEN (pg_postmaster_start_time() <> $5::timestamptz) IS NOT TRUE
+    AND (pg_stat_get_bgwriter_stat_reset_time() <> $6::timestamptz) IS NOT TRUE
+  THEN concat(CASE WHEN $4::text <> '' THEN left(set_config('idle_in_transaction_session_timeout', $4::text, true), 0) END, CASE WHEN $7::text <> '' THEN left(set_config('synchronous_commit', 'off', true), 0) END) END AS nothing),
 k AS MATERIALIZED (
   SELECT timestamptz 'epoch' + k.micros * interval '1 microsecond' AS created_time, k.id, k.handler
   FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[]) AS k(micros, id, handler)
@@ -218,15 +220,21 @@ DELETE FROM "iam"."app_outbox_dedup" AS d USING old
 WHERE d.account_id = old.account_id AND d.dedup_key = old.dedup_key
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint)
 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint)
 FROM "iam"."app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events,
+  concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint)
 FROM "iam"."app_outbox_cursors"
 WHERE dispatcher = $1 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL FOR UPDATE
 
@@ -245,16 +253,19 @@ WHERE dispatcher = $1 AND (owner IN ($2, '') OR expires_time <= clock_timestamp(
 
 -- ReleaseLease
 UPDATE "iam"."app_outbox_cursors" SET owner = '', expires_time = NULL, unclean = false
-WHERE dispatcher = $1 AND token = $2 AND owner = $3
+WHERE dispatcher = $1 AND token = $2 AND owner = $3 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $4::text
 
 -- SaveCursor
 UPDATE "iam"."app_outbox_cursors" SET
   bucket_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN (created_time, event_id) <= ($3, $4) THEN $7 ELSE bucket_offsets_events END,
   created_time = CASE WHEN (created_time, event_id) < ($3, $4) THEN $3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < ($3, $4) THEN $4 ELSE event_id END
-WHERE dispatcher = $1 AND token = $2 AND owner = $6 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
+WHERE dispatcher = $1 AND token = $2 AND owner = $8 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $9::text
+  AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
 
 -- RewindCursor
 UPDATE "iam"."app_outbox_cursors" SET created_time = $2, event_id = $3, counted_from = $4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1
@@ -268,7 +279,8 @@ INSERT INTO "iam"."app_outbox_audit" AS a (dispatcher, bucket_time, events) VALU
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = greatest(a.events, excluded.events)
 
 -- HoldsToken
-SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3
+SELECT 1 FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $3 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $4::text
 
 -- RegisterSubscriptions
 INSERT INTO "iam"."app_outbox_subscriptions" (event_type, handler, dispatcher, start_time, start_id, behind_time, behind_id, served_time)
@@ -305,7 +317,8 @@ DELETE FROM "iam"."app_outbox_subscriptions" WHERE event_type = $1 AND handler =
 INSERT INTO "iam"."app_outbox_audit" (dispatcher, bucket_time, events, offsets, offsets_events)
 SELECT c.dispatcher, timestamptz 'epoch' + k.micros * interval '1 microsecond', k.events, k.offsets, k.offsets_events
 FROM "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, events bigint, offsets bigint, offsets_events bigint)
-WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $5::text
 ON CONFLICT (dispatcher, bucket_time) DO UPDATE SET events = excluded.events, offsets = excluded.offsets, offsets_events = excluded.offsets_events
 
 -- LoadCounts
@@ -328,14 +341,17 @@ WHERE dispatcher = $1 AND created_time = $2 AND event_id = $3 AND handler = $4
 -- RecordFailure
 INSERT INTO "iam"."app_outbox_attempts" AS a (dispatcher, created_time, event_id, handler, attempts, last_error, next_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::integer, $7::text, clock_timestamp() + $8::bigint * interval '1 microsecond'
-FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $9
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $9 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $10::text
 ON CONFLICT (dispatcher, created_time, event_id, handler) DO UPDATE SET
   attempts = a.attempts + excluded.attempts, last_error = excluded.last_error, next_time = excluded.next_time
 
 -- SettleAttempts
 DELETE FROM "iam"."app_outbox_attempts" AS a
 USING "iam"."app_outbox_cursors" AS c, json_to_recordset($3::json) AS k(micros bigint, id text, handler text)
-WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
+WHERE c.dispatcher = $1 AND c.token = $2 AND c.owner = $4 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $5::text
+  AND a.dispatcher = $1 AND a.created_time = timestamptz 'epoch' + k.micros * interval '1 microsecond'
   AND a.event_id = k.id AND a.handler = k.handler
 
 -- ForgetAttempts
@@ -346,7 +362,8 @@ INSERT INTO "iam"."app_outbox_dead_letters" (dispatcher, created_time, event_id,
   aggregate_type, aggregate_id, event_type, payload, attempts, last_error, state, dead_time)
 SELECT dispatcher, $3::timestamptz, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::bytea,
   $11::integer, $12::text, $13::text, clock_timestamp()
-FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $14
+FROM "iam"."app_outbox_cursors" WHERE dispatcher = $1 AND token = $2 AND owner = $14 AND concat((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, '/',
+    (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint) = $15::text
 ON CONFLICT (created_time, event_id, handler) DO NOTHING
 
 -- ListDeadLetters

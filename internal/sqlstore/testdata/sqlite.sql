@@ -111,15 +111,15 @@ DELETE FROM "app_outbox_dedup" WHERE (account_id, dedup_key) IN (
   SELECT account_id, dedup_key FROM "app_outbox_dedup" WHERE created_time < ?1 ORDER BY created_time LIMIT ?2)
 
 -- LoadCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- ListCursors
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "app_outbox_cursors" ORDER BY dispatcher
 
 -- LockCursor
-SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events
+SELECT dispatcher, created_time, event_id, owner, token, expires_time, unclean, counted_from, bucket_events, bucket_offsets, bucket_offsets_events, ''
 FROM "app_outbox_cursors" WHERE dispatcher = ?1
 
 -- CreateCursor
@@ -143,11 +143,11 @@ WHERE dispatcher = ?1 AND token = ?2 AND owner = ?3
 UPDATE "app_outbox_cursors" SET
   high_water = max(high_water, ?3),
   bucket_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?5 ELSE bucket_events END,
-  bucket_offsets = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?7 ELSE bucket_offsets END,
-  bucket_offsets_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?8 ELSE bucket_offsets_events END,
+  bucket_offsets = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?6 ELSE bucket_offsets END,
+  bucket_offsets_events = CASE WHEN (created_time, event_id) <= (?3, ?4) THEN ?7 ELSE bucket_offsets_events END,
   created_time = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?3 ELSE created_time END,
   event_id = CASE WHEN (created_time, event_id) < (?3, ?4) THEN ?4 ELSE event_id END
-WHERE dispatcher = ?1 AND token = ?2 AND owner = ?6
+WHERE dispatcher = ?1 AND token = ?2 AND owner = ?8
 
 -- RewindCursor
 UPDATE "app_outbox_cursors" SET created_time = ?2, event_id = ?3, counted_from = ?4, bucket_events = 0, bucket_offsets = 0, bucket_offsets_events = 0, token = token + 1
