@@ -22,12 +22,12 @@ const (
 
 // network is a way to a server on which a connection can get lost.
 type network struct {
-	addr   string
-	server string
-	next   atomic.Int32 // the cut at the next COMMIT, once
+	addr string
+	next atomic.Int32 // the cut at the next COMMIT, once
 
-	mu   sync.Mutex
-	live map[net.Conn]bool
+	mu     sync.Mutex
+	server string // where it leads to
+	live   map[net.Conn]bool
 }
 
 func newNetwork(t *testing.T, server string) *network {
@@ -50,6 +50,14 @@ func newNetwork(t *testing.T, server string) *network {
 
 func (n *network) cutAt(c cut) { n.next.Store(int32(c)) }
 
+// lead has it lead to another server from now on, and ends all connections.
+func (n *network) lead(server string) {
+	n.mu.Lock()
+	n.server = server
+	n.mu.Unlock()
+	n.drop()
+}
+
 // drop ends all connections.
 func (n *network) drop() {
 	n.mu.Lock()
@@ -62,12 +70,13 @@ func (n *network) drop() {
 
 // carry passes a connection on until it ends, on either side or by a cut.
 func (n *network) carry(client net.Conn) {
-	server, err := net.Dial("tcp", n.server)
+	n.mu.Lock()
+	server, err := net.Dial("tcp", n.server) // locked, so that whoever leads elsewhere ends it
 	if err != nil {
+		n.mu.Unlock()
 		_ = client.Close()
 		return
 	}
-	n.mu.Lock()
 	n.live[client] = true
 	n.mu.Unlock()
 	var deaf atomic.Bool // the next reply does not arrive
