@@ -61,14 +61,16 @@ func TestARenewalInAnotherLifeOfTheServerEndsTheTerm(t *testing.T) {
 		var problems []error
 		r := poll(t, d, func(err error) { problems = append(problems, err) })
 		elapse(10 * events.DefaultLease)
-		require.Equal(t, 1, cursors.loaded())
+		before := cursors.loaded()
 		require.Empty(t, problems)
 		cursors.begin("second")
 		elapse(events.DefaultLease)
-		require.Equal(t, 2, cursors.loaded(), "it begins anew from the cursor that is there")
+		require.Greater(t, cursors.loaded(), before, "it begins anew from the cursor that is there")
 		require.ErrorIs(t, errors.Join(problems...), persistence.ErrLeaseLost)
+		before, problems = cursors.loaded(), nil
 		elapse(10 * events.DefaultLease)
-		require.Equal(t, 2, cursors.loaded(), "and goes on")
+		require.Equal(t, before, cursors.loaded(), "and goes on")
+		require.Empty(t, problems)
 		r.stop()
 	})
 }
