@@ -53,6 +53,9 @@ type OutboxStatus struct {
 	Producers []ProducerStatus `json:"producers"`
 	// Partitions are the tables that have partitions, and how far these last.
 	Partitions []PartitionStatus `json:"partitions"`
+	// Problems are what could not be looked at, and why: a table whose partitions are
+	// not as they should be is missing from Partitions, and named here.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // ProducerStatus is a transaction that has published and is open. What the store
@@ -91,6 +94,10 @@ type PartitionStatus struct {
 	// yet. Nothing can be written to their range meanwhile; the next run of
 	// retention ends it.
 	Detaching []string `json:"detaching,omitempty"`
+	// RefusesFrom is an end that a run of retention has given the open-ended partition
+	// and was killed before it took it back: events from there on are refused. The next
+	// run of retention ends it. It is zero, and left out, if there is none.
+	RefusesFrom time.Time `json:"refuses_from,omitzero"`
 }
 
 // DispatcherStatus is what a store knows of a dispatcher.

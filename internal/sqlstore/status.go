@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -42,6 +43,10 @@ func (s *Store) outboxStatus(ctx context.Context, conn Conn) (persistence.Outbox
 	}
 	for _, t := range []table{s.outboxTable(), s.markerTable()} {
 		p, err := s.partitionStatus(ctx, conn, t, m.Now)
+		if errors.Is(err, persistence.ErrSchema) {
+			status.Problems = append(status.Problems, fmt.Sprintf("partitions of %s: %v", t.name, err))
+			continue
+		}
 		if err != nil {
 			return status, err
 		}
@@ -119,6 +124,9 @@ func (s *Store) partitionStatus(ctx context.Context, conn Conn, t table, now tim
 			status.Detaching = append(status.Detaching, p.Name)
 		} else if p.To.IsZero() {
 			status.Through = p.From
+			if status.RefusesFrom, err = s.boundOf(ctx, conn, p); err != nil {
+				return status, err
+			}
 		} else if p.To.After(status.Through) {
 			status.Through = p.To
 		}

@@ -234,6 +234,18 @@ func (v *validation) checkPartitions() error {
 			v.warn(fmt.Sprintf("table %s: the detach of partition %s has not come to its end, and nothing can be written to its range", t.name, p.Detaching[0]),
 				"run retention, which ends it")
 		}
+		if !p.RefusesFrom.IsZero() {
+			v.warn(fmt.Sprintf("table %s: a run of retention that was killed has left an end, from which on events are refused: %s", t.name, p.RefusesFrom.Format(time.DateOnly)),
+				"run retention before then, which makes use of it or takes it back")
+		}
+		left, err := v.s.listMarked(v.ctx, v.conn, t, false)
+		if err != nil {
+			return err
+		}
+		for _, l := range left {
+			v.warn(fmt.Sprintf("table %s was a partition of %s, and a former release has marked it to drop it", l.Name, t.name),
+				"drop it, or take its comment off to keep it; retention leaves it alone")
+		}
 		if p.Through.Before(startOfMonth(v.Now, 2)) {
 			v.warn(fmt.Sprintf("table %s has partitions up to %s; later events go to the open-ended one", t.name, p.Through.Format(time.DateOnly)),
 				"run retention from a scheduler, once a day")

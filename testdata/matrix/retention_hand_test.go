@@ -224,3 +224,43 @@ func TestPostgresReplicasRunRetentionAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A run that was killed leaves an end, or a former release a table; somebody has made
+// a DEFAULT partition. The rest of the status is told all the same.
+func TestPostgresStatusTellsWhatRetentionHasLeft(t *testing.T) {
+	t.Parallel()
+	db, outbox := newPostgres(t)
+	a := aged{outbox, t, db, ""}
+	end := startOfMonth(5)
+	last := startOfMonth(0)
+	for _, p := range a.partitions("outbox") {
+		if p != "outbox_pmax" {
+			last = last.AddDate(0, 1, 0)
+		}
+	}
+	a.exec("ALTER TABLE outbox_pmax ADD CONSTRAINT outbox_closed CHECK (created_time >= '%s UTC' AND created_time < '%s UTC') NOT VALID",
+		last.Format(time.DateOnly), end.Format(time.DateOnly))
+	a.exec("CREATE TABLE outbox_p2020_01 (LIKE outbox)")
+	a.exec("COMMENT ON TABLE outbox_p2020_01 IS 'retention drops this partition of outbox'")
+	status, err := outbox.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, end, status.Partitions[0].RefusesFrom.UTC())
+	require.Zero(t, status.Partitions[1].RefusesFrom)
+	v, err := outbox.Validate(t.Context())
+	found := problems(t, v, err)
+	require.Contains(t, found, "from which on events are refused: "+end.Format(time.DateOnly))
+	require.Contains(t, found, "table outbox_p2020_01 was a partition of outbox")
+	_, err = a.retain(t.Context(), 3650*day)
+	require.NoError(t, err)
+	a.insert("later", end)
+	status, err = outbox.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, status.Partitions[0].RefusesFrom)
+
+	a.exec("CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT")
+	status, err = outbox.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Len(t, status.Partitions, 1)
+	require.Equal(t, "outbox_idempotency", status.Partitions[0].Table)
+	require.Contains(t, status.Problems[0], "outbox_rest is a DEFAULT partition")
+}

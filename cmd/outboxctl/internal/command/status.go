@@ -135,7 +135,13 @@ func problems(s persistence.Status, lag time.Duration) []string {
 	if len(s.Producers) > 0 && s.Producers[0].Age.Duration() > lag {
 		add("A producer's transaction has been open for %s and holds the mark back: end its session if it is stuck.", age(s.Producers[0].Age))
 	}
+	for _, problem := range s.Problems {
+		add("%s", problem)
+	}
 	for _, part := range s.Partitions {
+		if !part.RefusesFrom.IsZero() {
+			add("%s refuses events from %s on, since a run of retention was killed: run `outboxctl retention run`, which ends it.", part.Table, date(part.RefusesFrom))
+		}
 		if part.Ahead.Duration() < monthAhead {
 			add("Partitions of %s last until %s only: run `outboxctl retention run`, and see why the scheduled one does not.", part.Table, date(part.Through))
 		}
