@@ -65,6 +65,7 @@ type Dispatcher struct {
 	pass       chan struct{} // held by the pass, or the Poll, that runs; guards what follows
 	registered registration
 	faults     map[persistence.Marker]int // of deliveries of the last pass that are not settled
+	absent     string                     // handlers that it lacked, when it last said so
 	audited    time.Time
 	pruned     time.Time
 	requeued   requeued

@@ -94,6 +94,7 @@ type poller struct {
 	onError  func(error)
 	calls    *usercode.Calls // of onError
 	standing bool            // by, and has said so
+	starving starving
 }
 
 // tell passes an error on.
@@ -118,7 +119,7 @@ func (p *poller) pass(err error) {
 func (p *poller) stand(ctx context.Context) *term {
 	t, err := p.d.begin(ctx, context.WithoutCancel(ctx), true)
 	if err == nil {
-		p.standing = false
+		p.standing, p.starving = false, starving{}
 		return t
 	}
 	if usercode.Is(err, persistence.ErrLeaseHeld) {
@@ -126,6 +127,7 @@ func (p *poller) stand(ctx context.Context) *term {
 			p.d.log.LogAttrs(ctx, slog.LevelInfo, "outbox: standing by", slog.String("dispatcher", p.d.name), slog.Any("error", err))
 		}
 		p.standing = true
+		p.starving.standBy(ctx, p.d, err)
 	} else if ctx.Err() == nil {
 		p.tell(ctx, err)
 	}
@@ -144,6 +146,7 @@ func (p *poller) serve(ctx context.Context, t *term) {
 	shortest := max(p.interval/64, min(p.interval, time.Millisecond))
 	for pause := shortest; ctx.Err() == nil && t.ctx.Err() == nil; {
 		t.upkeep(ctx)
+		t.lookForAbsent(ctx)
 		t.fit(ctx)
 		began := time.Now()
 		n, more, err := t.cycle(ctx, p.batch)

@@ -16,6 +16,7 @@ type registration struct {
 	at     time.Time // when it said last that they are served
 	any    bool      // the dispatcher had subscriptions, whoever's, when it was last looked at
 	starts map[persistence.Subscription]persistence.Cursor
+	behind []persistence.SubscriptionState // those of the dispatcher that were behind
 }
 
 // register tells which handlers are here, whoever holds the lease, and creates
@@ -57,9 +58,13 @@ func (d *Dispatcher) missing(ctx context.Context, keys []persistence.Subscriptio
 		return nil, err
 	}
 	found := map[persistence.Subscription]persistence.Cursor{}
+	d.registered.behind = nil
 	for _, s := range all {
 		if s.Dispatcher == d.name {
 			found[s.Subscription] = s.Start
+			if s.Behind != nil {
+				d.registered.behind = append(d.registered.behind, s)
+			}
 		}
 	}
 	d.registered.any = len(found) > 0

@@ -24,7 +24,8 @@ type Status struct {
 	// Lag is how long ago the oldest event was stamped that is committed and not
 	// settled, in seconds. Who works knows that of each event. Who stands by knows
 	// the cursor only, and takes everything after it, and before the mark, for not
-	// settled.
+	// settled; and it counts the events behind the cursor that wait for a handler
+	// which it has, and the holder of the lease lacks.
 	Lag persistence.Seconds `json:"lag_seconds"`
 	// LateEvents is that of [Stats].
 	LateEvents int64 `json:"late_events"`
@@ -120,7 +121,7 @@ func (d *Dispatcher) readStatus(ctx context.Context) (Status, error) {
 		if status.Oldest != nil && (status.Mark.IsZero() || status.Oldest.CreatedTime.Before(status.Mark)) {
 			status.Lag = status.OldestAge
 		}
-		return status, nil
+		return status, d.countStarving(ctx, &status)
 	}
 	status.Working = true
 	err = t.describe(ctx, &status)

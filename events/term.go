@@ -39,6 +39,7 @@ type term struct {
 	behind   []persistence.Subscription
 	resumed  persistence.Cursor // the cursor that was found
 	began    time.Time
+	looked   time.Time // for handlers that it lacks
 	clock    time.Time // the database's, when it began
 	fitted   time.Time // when the lanes were made to fit the pool
 	attempts map[persistence.Marker]persistence.Attempt
