@@ -145,6 +145,10 @@ func TestPollAtItsExtremes(t *testing.T) {
 					defer cancel()
 					done := make(chan error)
 					go func() { done <- d.Poll(ctx, interval, batch, nil) }()
+					for range 20 { // the wait for the next read grows
+						d.Wake()
+						synctest.Wait()
+					}
 					for i := range 70 {
 						publish(t, store, event(fmt.Sprint("e", i)))
 						d.Wake()
