@@ -38,10 +38,12 @@ func postgresIsTransient(err error) bool {
 	switch state := sqlState(err); {
 	case len(state) != 5:
 	case state[:2] == "08", // connection exception
-		state == "40001",                                                       // serialization failure
-		state == "40P01",                                                       // deadlock
-		state == "55P03",                                                       // lock timeout
-		state == "53300",                                                       // too many connections
+		state == "40001", // serialization failure
+		state == "40P01", // deadlock
+		state == "55P03", // lock timeout
+		state == "53300", // too many connections
+		state == "26000", // the session does not know the prepared statement, as behind a pooler
+		state == "0A000" && strings.Contains(err.Error(), "cached plan"), // a table has changed under a prepared statement
 		state == "57P01", state == "57P02", state == "57P03", state == "57P05", // the server shuts down or ends the session
 		state == "25P03", state == "25P04": // idle in transaction too long, transaction too long
 		return true
@@ -57,6 +59,8 @@ func mysqlIsTransient(err error) bool {
 		1317,                   // interrupted
 		1461,                   // too many prepared statements
 		1615,                   // the statement has to be prepared again
+		1243,                   // the session does not know the prepared statement
+		1412,                   // a table has changed since the transaction began
 		1927, 2006, 2013, 4031: // the connection was ended
 		return true
 	}

@@ -23,6 +23,13 @@ type stateError string
 func (e stateError) Error() string    { return "ERROR: something (SQLSTATE " + string(e) + ")" }
 func (e stateError) SQLState() string { return string(e) }
 
+// planError is that of a prepared statement whose table has changed.
+type planError struct{ stateError }
+
+func (planError) Error() string {
+	return "ERROR: cached plan must not change result type (SQLSTATE 0A000)"
+}
+
 type numberError struct{ Number uint16 }
 
 func (e *numberError) Error() string { return fmt.Sprintf("Error %d: something", e.Number) }
@@ -60,6 +67,9 @@ func TestTransientErrorsAreToldFromOthers(t *testing.T) {
 		{"PostgreSQL: starting up", stateError("57P03"), []*Dialect{Postgres}, true},
 		{"PostgreSQL: idle in transaction", stateError("25P03"), []*Dialect{Postgres}, true},
 		{"PostgreSQL: too many connections", stateError("53300"), []*Dialect{Postgres}, true},
+		{"PostgreSQL: prepared statement unknown", stateError("26000"), []*Dialect{Postgres}, true},
+		{"PostgreSQL: cached plan", planError{"0A000"}, []*Dialect{Postgres}, true},
+		{"PostgreSQL: not supported", stateError("0A000"), []*Dialect{Postgres}, false},
 		{"PostgreSQL: lost connection", errors.New("failed to send: conn closed"), []*Dialect{Postgres}, true},
 		{"PostgreSQL: duplicate key", stateError("23505"), []*Dialect{Postgres}, false},
 		{"PostgreSQL: failed transaction", stateError("25P02"), []*Dialect{Postgres}, false},
@@ -67,6 +77,8 @@ func TestTransientErrorsAreToldFromOthers(t *testing.T) {
 		{"PostgreSQL: no state", stateError(""), []*Dialect{Postgres}, false},
 
 		{"MySQL: deadlock", number(1213), []*Dialect{MySQL}, true},
+		{"MySQL: prepared statement unknown", number(1243), []*Dialect{MySQL}, true},
+		{"MySQL: table has changed", number(1412), []*Dialect{MySQL}, true},
 		{"MySQL: lock wait timeout", number(1205), []*Dialect{MySQL}, true},
 		{"MySQL: too many connections", number(1040), []*Dialect{MySQL}, true},
 		{"MySQL: interrupted", number(1317), []*Dialect{MySQL}, true},
