@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -180,7 +181,8 @@ func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cur
 	elsewhere := false // owed to a handler that is not here
 	var total amount
 	for after := (persistence.Cursor{CreatedTime: bucket}); ; {
-		found, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: auditPage})
+		began := after
+		found, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{After: after, Frontier: after, Limit: auditPage, WithoutPayload: true})
 		if err != nil {
 			return err
 		}
@@ -204,12 +206,12 @@ func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cur
 			return err
 		}
 		elsewhere = elsewhere || slices.Contains(applied, false)
-		for _, e := range page {
-			if len(e.pending) > 0 {
-				unapplied = append(unapplied, e)
-			}
+		read := len(page)
+		page = slices.DeleteFunc(page, func(e *entry) bool { return len(e.pending) == 0 })
+		if err := t.readPayloads(ctx, began, page); err != nil {
+			return err
 		}
-		if len(page) < auditPage {
+		if unapplied = append(unapplied, page...); read < auditPage {
 			break
 		}
 	}
@@ -234,5 +236,37 @@ func (t *term) reread(ctx context.Context, bucket time.Time, low persistence.Cur
 	}
 	t.tally.find(f, stored)
 	t.lanes.add(unapplied...)
+	return nil
+}
+
+// readPayloads reads the payloads of entries, in order, of the page after a
+// position. Most of what an audit reads again has been applied, and needs none.
+func (t *term) readPayloads(ctx context.Context, after persistence.Cursor, entries []*entry) error {
+	for len(entries) > 0 {
+		find := func(c persistence.Cursor) (int, bool) {
+			return slices.BinarySearchFunc(entries, c, func(e *entry, c persistence.Cursor) int { return e.at.Compare(c) })
+		}
+		page, err := t.d.store.ReadWindow(ctx, persistence.WindowRead{
+			After: after, Frontier: entries[len(entries)-1].at, KnownCount: auditPage, LateLimit: auditPage, MaxBytes: t.d.windowBytes,
+			Known: func(c persistence.Cursor) bool {
+				_, wanted := find(c)
+				return !wanted
+			},
+		})
+		if err != nil {
+			return err
+		}
+		if len(page.Records) == 0 {
+			return fmt.Errorf("event %s is gone, or many others are new beside it", entries[0].at)
+		}
+		for _, r := range page.Records {
+			if i, wanted := find(r.Cursor()); wanted {
+				entries[i].record.Payload = r.Payload
+			}
+		}
+		last := page.Records[len(page.Records)-1].Cursor()
+		n, _ := find(last)
+		after, entries = last, entries[n+1:]
+	}
 	return nil
 }

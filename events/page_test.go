@@ -234,3 +234,52 @@ func TestAnIdleDispatcherNoticesAClockThatWasSetBack(t *testing.T) {
 		r.stop()
 	})
 }
+
+// weighing is an outbox that adds up what payloads are read.
+type weighing struct {
+	persistence.OutboxStore
+	bytes atomic.Int64
+}
+
+func (w *weighing) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	page, err := w.OutboxStore.ReadWindow(ctx, read)
+	for _, r := range page.Records {
+		w.bytes.Add(int64(len(r.Payload)))
+	}
+	return page, err
+}
+
+func TestAnAuditReadsThePayloadsOfWhatItDeliversAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1000
+		store := memstore.New()
+		outbox := &weighing{OutboxStore: store}
+		got := map[string]string{}
+		d := events.NewDispatcher(outbox, store, store, store, events.WithConcurrency(1))
+		require.NoError(t, d.Subscribe("t", "h", func(_ context.Context, evt events.Event) error {
+			got[evt.ID] = string(evt.Payload)
+			return nil
+		}))
+		r := poll(t, d, func(err error) { t.Error(err) })
+		for i := range 1200 {
+			evt := of("a", fmt.Sprint(i))
+			evt.Payload = make([]byte, size)
+			publish(t, store, evt)
+		}
+		began := time.Now().UTC()
+		elapse(30 * time.Second)
+		require.Len(t, got, 1200)
+		before := outbox.bytes.Load()
+		for i, id := range []string{"first", "second"} {
+			require.NoError(t, store.Insert(t.Context(), persistence.Record{
+				ID: id, EventType: "t", AggregateType: "User", AggregateID: id, Payload: []byte("payload of " + id),
+				CreatedTime: began.Add(time.Duration(300*(i+1))*time.Microsecond + 500*time.Nanosecond).Truncate(time.Microsecond),
+			}))
+		}
+		elapse(2 * time.Minute)
+		require.Equal(t, "payload of first", got["first"])
+		require.Equal(t, "payload of second", got["second"])
+		require.Equal(t, int64(len("payload of first")+len("payload of second")), outbox.bytes.Load()-before)
+		r.stop()
+	})
+}
