@@ -20,14 +20,15 @@ type finish struct {
 	config config
 }
 
-// settle ends a sequence: transactions are committed, whoever stands still goes
-// on, poison is none any more, and a new replica settles what is left.
+// settle ends a sequence: transactions are committed, poison is none any more, whoever
+// stands still goes on, and a new replica settles what is left.
 func (m *machine) settle(f finish) {
 	for len(m.open) > 0 {
 		m.end(m.open[0], false)
 	}
 	m.check()
 	m.poison = heal(m.poison)
+	m.checkNothingIsIdle()
 	m.goOn()
 	m.check()
 	m.sleep(lease + m.setBack) // the lease has expired, and the clock has caught up

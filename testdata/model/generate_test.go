@@ -14,7 +14,7 @@ var (
 		return spec{
 			account:   rapid.SampledFrom([]int{0, 0, 1}).Draw(t, ""),
 			aggregate: rapid.IntRange(0, 2).Draw(t, ""),
-			kind:      rapid.SampledFrom([]int{0, 0, 1}).Draw(t, ""),
+			kind:      rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, ""),
 		}
 	}), 1, 3)
 	configs = rapid.Custom(func(t *rapid.T) config {
@@ -63,7 +63,7 @@ var choices = []choice{
 	{2, func(t *rapid.T) operation { return crash{replicas.Draw(t, "")} }},
 	{2, func(t *rapid.T) operation { return deploy{replicas.Draw(t, ""), configs.Draw(t, "")} }},
 	{3, func(t *rapid.T) operation {
-		return spoil{back.Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""),
+		return spoil{back.Draw(t, ""), rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, ""),
 			rapid.SampledFrom([]string{"error", "permanent", "panic", "exit", "transient", "kill"}).Draw(t, ""), rapid.IntRange(1, 5).Draw(t, "")}
 	}},
 	{3, func(t *rapid.T) operation { return pause{times.Draw(t, "")} }},
@@ -99,12 +99,33 @@ var (
 // dying makes many dead letters, and has them replayed.
 var dying = []choice{
 	{9, func(t *rapid.T) operation {
-		return spoil{rapid.IntRange(0, 3).Draw(t, ""), rapid.SampledFrom([]string{"A", "B"}).Draw(t, ""), "permanent", 1}
+		return spoil{rapid.IntRange(0, 3).Draw(t, ""), rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, ""), "permanent", 1}
 	}},
 	{6, func(t *rapid.T) operation { return move{letter: rapid.IntRange(0, 3).Draw(t, "")} }},
 	{12, func(t *rapid.T) operation {
 		return replay{replicas.Draw(t, ""), rapid.IntRange(0, 1).Draw(t, ""), rapid.IntRange(0, 4).Draw(t, ""), 0}
 	}},
+}
+
+// batching has batches of few aggregates fail, some of their transactions not begin,
+// and back-offs end while the rest of a batch is at work.
+var batching = []choice{
+	{6, func(t *rapid.T) operation {
+		same := spec{aggregate: rapid.IntRange(0, 1).Draw(t, ""), kind: rapid.SampledFrom([]int{2, 2, 0}).Draw(t, "")}
+		return publish{events: slices.Repeat([]spec{same}, rapid.IntRange(1, 6).Draw(t, ""))}
+	}},
+	{6, func(t *rapid.T) operation {
+		return spoil{rapid.IntRange(0, 6).Draw(t, ""), rapid.SampledFrom([]string{"B", "C"}).Draw(t, ""),
+			rapid.SampledFrom([]string{"error", "transient", "exit"}).Draw(t, ""), rapid.IntRange(1, 3).Draw(t, "")}
+	}},
+	{4, func(t *rapid.T) operation {
+		return deploy{0, config{upgraded: true, width: rapid.SampledFrom([]int{1, 4}).Draw(t, "")}}
+	}},
+	{6, func(t *rapid.T) operation { return poll{0, 100, rapid.IntRange(1, 40).Draw(t, ""), seeds.Draw(t, "")} }},
+	{12, func(t *rapid.T) operation { return advance{0, rapid.IntRange(1, 6).Draw(t, ""), seeds.Draw(t, "")} }},
+	{12, func(t *rapid.T) operation { return fault{0, seeds.Draw(t, ""), rapid.Bool().Draw(t, "")} }},
+	{4, func(t *rapid.T) operation { return pause{backOff} }},
+	{1, func(t *rapid.T) operation { return crash{0} }},
 }
 
 // sequences generates sequences of the choices.

@@ -76,7 +76,7 @@ func (o replay) do(m *machine) {
 	r.start(false, func(ctx context.Context) error {
 		err := r.d.Replay(ctx, l.Marker())
 		m.log("   %s: the replay ends: %v", r, err)
-		if errors.Is(err, persistence.ErrInvalid) && l.Handler == "B" && !r.config.upgraded {
+		if errors.Is(err, persistence.ErrInvalid) && l.Handler != "A" && !r.config.upgraded {
 			err = fmt.Errorf("%w: %w", errElsewhere, err)
 		}
 		return err

@@ -71,6 +71,7 @@ func (m *machine) crash(r *replica) {
 
 // cancel tells a replica to stop.
 func (m *machine) cancel(r *replica) {
+	r.stopping = true
 	r.cancel()
 	synctest.Wait()
 }

@@ -21,7 +21,7 @@ type spec struct{ account, aggregate, kind int }
 func (s spec) event(id string) *event {
 	return &event{Event: events.Event{
 		ID:            id,
-		Type:          string("tu"[s.kind]),
+		Type:          string("tuv"[s.kind]),
 		AccountID:     fmt.Sprint("account-", s.account),
 		AggregateType: "thing",
 		AggregateID:   fmt.Sprint("thing-", s.aggregate),

@@ -26,7 +26,7 @@ const (
 
 // config is how a replica is deployed.
 type config struct {
-	// upgraded replicas have handler B, too.
+	// upgraded replicas have handlers B and C, too.
 	upgraded bool
 	width    int
 	window   int // 0 is the default
@@ -42,6 +42,7 @@ type replica struct {
 
 	busy      bool // a pass or Poll runs
 	polls     bool
+	stopping  bool // it was told to
 	cancel    context.CancelFunc
 	owner     string             // of the lease, as the dispatcher calls itself
 	token     int64              // that it was given last
@@ -55,7 +56,7 @@ type replica struct {
 
 func (r *replica) String() string { return "replica " + r.name }
 
-// deploy starts a process. Handler B takes batches.
+// deploy starts a process.
 func (m *machine) deploy(name string, c config) *replica {
 	r := &replica{gate: newGate(), m: m, name: name, config: c, granted: map[int64]bool{}}
 	options := []events.Option{
@@ -73,10 +74,11 @@ func (m *machine) deploy(name string, c config) *replica {
 	for _, s := range subscriptions {
 		var err error
 		switch {
-		case s.Handler == "A":
-			err = r.d.Subscribe(s.EventType, s.Handler, r.handler(s.Handler))
-		case c.upgraded:
+		case !c.has(s):
+		case takesBatches(s):
 			err = r.d.SubscribeBatch(s.EventType, s.Handler, r.batchHandler(s.Handler))
+		default:
+			err = r.d.Subscribe(s.EventType, s.Handler, r.handler(s.Handler))
 		}
 		if err != nil {
 			m.t.Fatalf("subscribe: %v", err)
@@ -85,8 +87,21 @@ func (m *machine) deploy(name string, c config) *replica {
 	return r
 }
 
-// subscriptions are those of an upgraded replica. The others have those of A.
-var subscriptions = []persistence.Subscription{{EventType: "t", Handler: "A"}, {EventType: "t", Handler: "B"}, {EventType: "u", Handler: "B"}}
+// subscriptions are those of an upgraded replica. The others have those of A. A type
+// has two handlers of batches and one of single events, another one of each, and the
+// third a single one, of batches, so that several events of an aggregate share a batch.
+var subscriptions = []persistence.Subscription{
+	{EventType: "t", Handler: "A"}, {EventType: "t", Handler: "B"}, {EventType: "t", Handler: "C"},
+	{EventType: "u", Handler: "B"}, {EventType: "u", Handler: "C"},
+	{EventType: "v", Handler: "B"},
+}
+
+func takesBatches(s persistence.Subscription) bool {
+	return s.Handler == "B" || s.Handler == "C" && s.EventType == "t"
+}
+
+// has reports whether a replica has a handler.
+func (c config) has(s persistence.Subscription) bool { return c.upgraded || s.Handler == "A" }
 
 // handler returns a handler that notes its effect, unless the event is poison
 // for it.
@@ -129,7 +144,7 @@ var (
 // start begins a pass or Poll, on a goroutine of its own.
 func (r *replica) start(polls bool, run func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.busy, r.polls, r.fencedOff, r.keeps, r.cancel, r.replays = true, polls, false, false, cancel, persistence.Marker{}
+	r.busy, r.polls, r.stopping, r.fencedOff, r.keeps, r.cancel, r.replays = true, polls, false, false, false, cancel, persistence.Marker{}
 	go func() {
 		defer cancel()
 		r.ended(run(ctx))

@@ -12,7 +12,7 @@ import (
 
 // checks is how many sequences each backend gets, unless a flag or the
 // environment says so: what takes half a minute with the race detector.
-const checks = 250
+const checks = 200
 
 // slow is how much fewer sequences SQLite gets, which syncs files.
 const slow = 25
@@ -47,6 +47,10 @@ func TestEverySequenceWithStrayEvents(t *testing.T) {
 
 func TestEverySequenceOfDeadLetters(t *testing.T) {
 	checkAll(t, openMemory, choices, dying)
+}
+
+func TestEverySequenceOfBatches(t *testing.T) {
+	checkAll(t, openMemory, batching)
 }
 
 func TestEverySequenceOnSQLite(t *testing.T) {

@@ -50,16 +50,23 @@ func newStamped() *stamped {
 // Atomically implements [persistence.Transactor]. A transaction is open until
 // its rows are visible.
 func (s *stamped) Atomically(ctx context.Context, fn func(context.Context) error) error {
-	if persistence.Holds(ctx, s.Store) {
+	if fn == nil || persistence.Holds(ctx, s.Store) {
 		return s.Store.Atomically(ctx, fn)
 	}
 	p := new(producer)
-	defer func() {
+	ended := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.open, p)
-	}()
-	return s.Store.Atomically(context.WithValue(ctx, producerKey{s}, p), fn)
+	}
+	defer ended()
+	return s.Store.Atomically(context.WithValue(ctx, producerKey{s}, p), func(ctx context.Context) error {
+		// Its rows are visible to the hooks that follow.
+		if err := persistence.AfterCommit(ctx, func(context.Context) { ended() }); err != nil {
+			return err
+		}
+		return fn(ctx)
+	})
 }
 
 // Append implements [persistence.OutboxStore].
