@@ -13,7 +13,7 @@ LIST = $(subst $(space),$(comma),$(SERVERS))
 MODULES = . otel cmd/outboxctl testdata testdata/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo outboxctl test check vuln bench stress prove servers clean
+.PHONY: help demo outboxctl test fuzz check vuln bench stress prove servers clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -54,6 +54,12 @@ stress: servers ## 200,000 events and more in each isolation level, a hot aggreg
 			$(GO) test ./matrix -run "TestReadingStaysFast/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v; \
 			$(GO) test ./ctl -run "TestWhyReadsFewRows/^$$0\$$" -rows 10000000 -timeout 1h -count 1 -v; \
 			$(GO) test ./crash -run "TestDispatchersThatAreKilled/^$$0\$$" -kills 200 -restarts 10 -timeout 1h -count 1 -v' $$server || exit 1; done
+
+# `make test` runs some hundred sequences of each kind. LONG=100 takes some hours.
+LONG ?= 10
+fuzz: ## many more random sequences of all that can happen to a dispatcher than `make test` (LONG=10: half an hour)
+	$(GO) test ./events -run TestALaneIsInOnePlace -seeds $$((1000 * $(LONG))) -timeout 24h
+	cd testdata && $(GO) test ./model -rapid.checks $$((2000 * $(LONG))) -timeout 24h
 
 prove: ## models of the fences, every order of steps, and the controls that must lose
 	@docs/proof/prove.sh

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -17,11 +18,14 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
+// seeds is how many sequences are made of what handlers and the database do.
+var seeds = flag.Uint64("seeds", 40, "how many sequences the lanes are tested with")
+
 // Whatever handlers and the database do, each lane is in exactly one place, nothing
 // that could run waits while a worker is free, and once all is well everything is
 // delivered, in order and once.
 func TestALaneIsInOnePlace(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { newTrouble(t, seed).run() })
 		})

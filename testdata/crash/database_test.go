@@ -95,6 +95,7 @@ func create(t *testing.T, name, dsn string, aggregates int) *database {
 		"CREATE TABLE aggregates (id INTEGER NOT NULL PRIMARY KEY, version INTEGER NOT NULL)",
 		"CREATE TABLE effects (" + effectColumns(name) + ")",
 		"CREATE TABLE batch_effects (" + effectColumns(name) + ")",
+		"CREATE TABLE more_batch_effects (" + effectColumns(name) + ")",
 		"CREATE TABLE mended (event_id VARCHAR(64) NOT NULL PRIMARY KEY)",
 	} {
 		require.NoError(t, d.db.Exec(statement).Error)

@@ -66,10 +66,10 @@ func (k *killer) killAll(kills, restarts int) {
 }
 
 // requireClean waits until all events are delivered, and asserts that each was
-// applied once and in order, by both handlers.
+// applied once and in order, by each handler.
 func (k *killer) requireClean() {
 	k.t.Helper()
-	for _, table := range []string{"effects", "batch_effects"} {
+	for _, table := range []string{"effects", "batch_effects", "more_batch_effects"} {
 		k.drain(k.t, table, 0)
 		n := k.count(k.t, table)
 		k.t.Logf("crash server=%s %s: %s", k.replica.Kind, table, n)

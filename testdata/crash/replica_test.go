@@ -20,7 +20,6 @@ import (
 const (
 	dispatcherName = "crash"
 	handlerName    = "effect"
-	batchName      = "batch"
 )
 
 // replica is what a replica's process is told to be.
@@ -35,7 +34,7 @@ type replica struct {
 	Linger time.Duration
 	Hold   string // the event whose handler waits for the word to go on, heeding nothing else
 	Exit   string // the event that ends the process
-	Batch  bool   // has a handler of batches, too
+	Batch  bool   // has two handlers of batches, too
 	Sick   bool   // some events fail for good, until they are mended
 	// Asynchronous commits of the handlers' transactions may be lost with the server.
 	Asynchronous bool
@@ -120,8 +119,10 @@ func (r replica) poll() error {
 		return err
 	}
 	if r.Batch {
-		if err := d.SubscribeBatch(eventType, batchName, r.batchHandler); err != nil {
-			return err
+		for _, table := range []string{"batch_effects", "more_batch_effects"} {
+			if err := d.SubscribeBatch(eventType, handlerOf[table], r.batchHandler(table)); err != nil {
+				return err
+			}
 		}
 	}
 	return d.Poll(context.Background(), 50*time.Millisecond, 100, func(err error) {
@@ -166,24 +167,26 @@ func (r replica) handler(goOn <-chan struct{}) events.Handler {
 	}
 }
 
-// batchHandler has its effects in a table of its own.
-func (r replica) batchHandler(ctx context.Context, evts []events.Event) error {
-	var effects []effect
-	for _, evt := range evts {
-		aggregate, version, err := versionOf(evt.ID)
-		if err != nil {
+// batchHandler returns a handler that has its effects in a table of its own.
+func (r replica) batchHandler(table string) events.BatchHandler {
+	return func(ctx context.Context, evts []events.Event) error {
+		var effects []effect
+		for _, evt := range evts {
+			aggregate, version, err := versionOf(evt.ID)
+			if err != nil {
+				return err
+			}
+			effects = append(effects, effect{evt.ID, aggregate, version})
+		}
+		if err := gormtx.Tx(ctx).Table(table).Create(effects).Error; err != nil {
 			return err
 		}
-		effects = append(effects, effect{evt.ID, aggregate, version})
+		if rand.IntN(4) == 0 {
+			say("handling", evts[0].ID)
+			time.Sleep(rand.N(r.Linger))
+		}
+		return nil
 	}
-	if err := gormtx.Tx(ctx).Table("batch_effects").Create(effects).Error; err != nil {
-		return err
-	}
-	if rand.IntN(4) == 0 {
-		say("handling", evts[0].ID)
-		time.Sleep(rand.N(r.Linger))
-	}
-	return nil
 }
 
 // watchedCursors remembers the first lease.

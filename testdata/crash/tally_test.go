@@ -21,7 +21,7 @@ type tally struct {
 }
 
 // handlerOf is whose effects are in a table.
-var handlerOf = map[string]string{"effects": handlerName, "batch_effects": batchName}
+var handlerOf = map[string]string{"effects": handlerName, "batch_effects": "batch", "more_batch_effects": "more-batches"}
 
 func (n tally) String() string {
 	return fmt.Sprintf("events=%d lost=%d twice=%d disorder=%d phantom=%d replayed=%d dead=%d", n.committed, n.lost, n.twice, n.disorder, n.phantom, n.replayed, len(n.dead))

@@ -49,7 +49,7 @@ func TestPostgresLeavesOutWhatHoldoutsHoldBack(t *testing.T) {
 				mark, err = outbox.SafeMark(t.Context())
 				require.NoError(t, err)
 				return len(mark.Holdouts.Transactions) == 1
-			}, 10*time.Second, 10*time.Millisecond)
+			}, time.Minute, 10*time.Millisecond)
 			page, err := outbox.ReadWindow(t.Context(), persistence.WindowRead{After: after, Limit: 10})
 			require.NoError(t, err)
 			known := page.Records

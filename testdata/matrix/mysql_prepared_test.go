@@ -131,6 +131,6 @@ func TestMySQLStatementsOfAnOutboxGoWithIt(t *testing.T) {
 		require.Eventually(t, func() bool {
 			runtime.GC()
 			return sessionStatus(t, db, "Com_stmt_prepare") == sessionStatus(t, db, "Com_stmt_close")
-		}, 20*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	})
 }

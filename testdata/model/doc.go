@@ -12,8 +12,12 @@
 // The backends are memory, an outbox in memory that stamps rows before they are
 // committed, as servers do, and SQLite.
 //
-// By default the package takes half a minute with the race detector.
-// `-rapid.checks=10000` (or RAPID_CHECKS=10000) runs as many sequences on each
+// Each sequence ends with the question whether anything is idle: with no fault left,
+// whoever polls has to deliver all there is within a bounded time of the bubble. Then
+// a new replica settles the rest.
+//
+// By default the package takes half a minute with the race detector; `make fuzz` runs
+// many more sequences. `-rapid.checks=10000` (or RAPID_CHECKS=10000) runs as many sequences on each
 // backend, and a part of them on SQLite; `-rapid.seed` repeats one run. What
 // fails is printed as Go, to be kept among the sequences that were once found.
 // Time stands still while something runs: what spins ends with the timeout of

@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func allChecks() int { return flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int) }
+
 func setChecks(n int) {
 	if err := flag.Set("rapid.checks", strconv.Itoa(n)); err != nil {
 		panic(err)
@@ -49,12 +51,16 @@ func TestEverySequenceOfDeadLetters(t *testing.T) {
 	checkAll(t, openMemory, choices, dying)
 }
 
+// Its sequences are short, and what they are to find is rare.
 func TestEverySequenceOfBatches(t *testing.T) {
+	all := allChecks()
+	setChecks(2 * all)
+	defer setChecks(all)
 	checkAll(t, openMemory, batching)
 }
 
 func TestEverySequenceOnSQLite(t *testing.T) {
-	all := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)
+	all := allChecks()
 	setChecks(max(1, all/slow))
 	defer setChecks(all)
 	checkAll(t, openSQLite(t), choices, straying)

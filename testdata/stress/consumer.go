@@ -47,16 +47,32 @@ func (c *cursorReader) read(ctx context.Context) (int, error) {
 	return len(page), nil
 }
 
-// newDispatcher returns a dispatcher whose handler writes an effect a delivery.
+// effectTables are those of the handlers: one takes single events, two take batches.
+var effectTables = []string{"effects", "batch_effects", "more_batch_effects"}
+
+// newDispatcher returns a dispatcher whose handlers write an effect a delivery, each
+// into a table of its own.
 func newDispatcher(db *database, store persistence.OutboxStore) (*events.Dispatcher, error) {
 	d := events.NewDispatcher(store, db.outbox, db.outbox, db.outbox)
-	err := d.Subscribe(eventType, "effect", func(ctx context.Context, evt events.Event) error {
+	apply := func(ctx context.Context, table string, evt events.Event) error {
 		aggregate, err := strconv.Atoi(evt.AggregateID)
 		version, err2 := strconv.Atoi(string(evt.Payload))
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		return db.exec(ctx, "INSERT INTO "+db.table("effects")+" (event_id, aggregate, version) VALUES (?, ?, ?)", evt.ID, aggregate, version)
-	})
+		return db.exec(ctx, "INSERT INTO "+db.table(table)+" (event_id, aggregate, version) VALUES (?, ?, ?)", evt.ID, aggregate, version)
+	}
+	single, batches := effectTables[0], effectTables[1:]
+	err := d.Subscribe(eventType, single, func(ctx context.Context, evt events.Event) error { return apply(ctx, single, evt) })
+	for _, table := range batches {
+		err = errors.Join(err, d.SubscribeBatch(eventType, table, func(ctx context.Context, evts []events.Event) error {
+			for _, evt := range evts {
+				if err := apply(ctx, table, evt); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
 	return d, err
 }

@@ -50,10 +50,11 @@ func (d *database) create(ctx context.Context, aggregates int) error {
 	if err := d.outbox.Migrate(ctx); err != nil {
 		return err
 	}
-	for _, statement := range []string{
-		"CREATE TABLE " + d.table("aggregates") + " (id INTEGER PRIMARY KEY, version INTEGER NOT NULL)",
-		"CREATE TABLE " + d.table("effects") + " (number " + d.family.serial + " PRIMARY KEY, event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)",
-	} {
+	statements := []string{"CREATE TABLE " + d.table("aggregates") + " (id INTEGER PRIMARY KEY, version INTEGER NOT NULL)"}
+	for _, effects := range effectTables {
+		statements = append(statements, "CREATE TABLE "+d.table(effects)+" (number "+d.family.serial+" PRIMARY KEY, event_id VARCHAR(64) NOT NULL, aggregate INTEGER NOT NULL, version INTEGER NOT NULL)")
+	}
+	for _, statement := range statements {
 		if err := d.WithContext(ctx).Exec(statement).Error; err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // tally compares what the outbox table holds with what the reader saw and what
-// the dispatcher's handler wrote.
+// the dispatcher's handlers wrote.
 func tally(ctx context.Context, config Config, db *database, reader *cursorReader) (Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	r := Result{Config: config, Twice: reader.twice, Disorder: reader.disorder}
@@ -51,12 +51,22 @@ WHERE created_time > (SELECT MIN(created_time) FROM {prefix}outbox WHERE aggrega
 		}
 	}
 
+	for _, table := range effectTables {
+		if err := r.count(ctx, db, table, handled); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// count compares what is committed for a handler with its effects.
+func (r *Result) count(ctx context.Context, db *database, table string, committed []string) error {
 	var effects []struct {
 		EventID            string
 		Aggregate, Version int
 	}
-	if err := db.WithContext(ctx).Raw("SELECT event_id, aggregate, version FROM " + db.table("effects") + " ORDER BY number").Scan(&effects).Error; err != nil {
-		return r, err
+	if err := db.WithContext(ctx).Raw("SELECT event_id, aggregate, version FROM " + db.table(table) + " ORDER BY number").Scan(&effects).Error; err != nil {
+		return err
 	}
 	applied, last := map[string]bool{}, map[int]int{}
 	for _, e := range effects {
@@ -69,8 +79,8 @@ WHERE created_time > (SELECT MIN(created_time) FROM {prefix}outbox WHERE aggrega
 		}
 		last[e.Aggregate] = e.Version
 	}
-	r.compare(handled, applied)
-	return r, nil
+	r.compare(committed, applied)
+	return nil
 }
 
 // compare counts what is committed and was not delivered, and the reverse.
