@@ -95,7 +95,13 @@ var subscriptionRules = []rule{
 				require.Equal(s, &begin, states[0].Behind)
 			}
 		}
-		_, err := s.Cursors.RegisterAt(s.ctx, "nobody", persistence.Beginning{}, subscription("h"))
+		lease, ahead := s.load("ahead").Lease, subscription("ahead")
+		_, err := s.Cursors.RegisterAt(s.ctx, "ahead", persistence.Beginning{At: at(9, "x")}, ahead)
+		require.NoError(s, err)
+		s.caughtUp(lease, beginning, ahead)
+		s.serve(lease)
+		require.Equal(s, at(9, "x"), *s.serve(lease, ahead)[0].Behind, "nobody is behind its start")
+		_, err = s.Cursors.RegisterAt(s.ctx, "nobody", persistence.Beginning{}, subscription("h"))
 		require.ErrorIs(s, err, persistence.ErrNotFound)
 		_, err = s.Cursors.RegisterAt(s.ctx, "d1", persistence.Beginning{Settle: true}, subscription("00"))
 		require.ErrorIs(s, err, persistence.ErrInvalid, "it belongs to d0")
