@@ -229,6 +229,9 @@ type statusStatements struct {
 
 	// a time; yields the clock, whether it is a primary, whether the session may write, and the time
 	ProbeSession string
+	// yields the id and the stamp, as text, of the event that is furthest ahead, by more
+	// than an hour
+	EventAhead string
 	// yields what the user lacks for retention's DDL: a table, a privilege
 	LackedByRetention string // or ""
 }

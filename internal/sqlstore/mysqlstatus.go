@@ -41,6 +41,11 @@ FROM information_schema.innodb_trx AS t JOIN information_schema.processlist AS p
 WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_rows_modified > 0 AND t.trx_rows_locked > 0
 ORDER BY 1, 2 LIMIT ?1`,
 
+	// As text, since PostgreSQL's infinity is no time that a driver can read.
+	EventAhead: `
+SELECT id, CAST(created_time AS CHAR) FROM {prefix}outbox
+WHERE created_time > UTC_TIMESTAMP(6) + INTERVAL 1 HOUR ORDER BY created_time DESC, id DESC LIMIT 1`,
+
 	ProbeSession: `
 SELECT CAST(UTC_TIMESTAMP(6) AS CHAR), NOT @@global.read_only, TRUE, CAST(CAST(?1 AS DATETIME(6)) AS CHAR)`,
 

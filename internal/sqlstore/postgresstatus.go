@@ -41,6 +41,11 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
 GROUP BY l.pid, l.virtualtransaction
 ORDER BY 1, 2 LIMIT $1`,
 
+	// As text, since PostgreSQL's infinity is no time that a driver can read.
+	EventAhead: `
+SELECT id, created_time::text FROM {schema}"{prefix}outbox"
+WHERE created_time > clock_timestamp() + interval '1 hour' ORDER BY created_time DESC, id DESC LIMIT 1`,
+
 	ProbeSession: `
 SELECT clock_timestamp(), NOT pg_is_in_recovery(), current_setting('transaction_read_only') = 'off', $1::timestamptz`,
 

@@ -20,6 +20,11 @@ SELECT dispatcher, state, count(*) FROM (
   UNION ALL SELECT * FROM (SELECT dispatcher, state FROM "{prefix}outbox_dead_letters" WHERE state = 'discarded' LIMIT ?1)
 ) GROUP BY dispatcher, state`,
 
+	// As text, since PostgreSQL's infinity is no time that a driver can read.
+	EventAhead: `
+SELECT id, strftime('%Y-%m-%d %H:%M:%S', created_time / 1000000, 'unixepoch') FROM "{prefix}outbox"
+WHERE created_time > (unixepoch() + 3600) * 1000000 ORDER BY created_time DESC, id DESC LIMIT 1`,
+
 	ProbeSession: `
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER), 1, (SELECT query_only = 0 FROM pragma_query_only), ?1`,
 }

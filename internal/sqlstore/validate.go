@@ -208,8 +208,31 @@ func (v *validation) checkTables() error {
 			return err
 		}
 	}
+	if v.has(persistence.RoleDispatcher) || v.has(persistence.RoleRetention) {
+		if err := v.checkEvents(); err != nil {
+			return err
+		}
+	}
 	if v.has(persistence.RoleDispatcher) {
 		return v.checkCursors()
+	}
+	return nil
+}
+
+// checkEvents looks for an event that is stamped far ahead of the clock. The database
+// stamps events, so one was put there by hand, or its clock was wrong.
+func (v *validation) checkEvents() error {
+	var id, stamp string
+	err := v.conn.Query(v.ctx, v.s.sql.EventAhead, nil, func(scan func(...any) error) error { return scan(&id, &stamp) })
+	if v.lacks(err, v.roles[0], need{purpose: "read events"}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for events ahead of the clock: %w", err)
+	}
+	if id != "" {
+		v.warn(fmt.Sprintf("table %s: event %q is stamped %s, more than an hour ahead of the database's clock: it was inserted by hand, or the clock was wrong", v.s.table, id, stamp),
+			"leave created_time to the database; if the row was inserted by hand and no handler has had it, publish the event anew and have the owner of the tables delete the row; if the clock was wrong, wait until it has come there")
 	}
 	return nil
 }

@@ -390,6 +390,10 @@ ORDER BY 1, 2 LIMIT ?1
 -- ProbeSession
 SELECT CAST(UTC_TIMESTAMP(6) AS CHAR), NOT @@global.read_only, TRUE, CAST(CAST(?1 AS DATETIME(6)) AS CHAR)
 
+-- EventAhead
+SELECT id, CAST(created_time AS CHAR) FROM app_outbox
+WHERE created_time > UTC_TIMESTAMP(6) + INTERVAL 1 HOUR ORDER BY created_time DESC, id DESC LIMIT 1
+
 -- LackedByRetention
 SELECT t.name, n.privilege
 FROM (SELECT 'app_outbox' AS name UNION ALL SELECT 'app_outbox_idempotency') AS t

@@ -440,6 +440,10 @@ ORDER BY 1, 2 LIMIT $1
 -- ProbeSession
 SELECT clock_timestamp(), NOT pg_is_in_recovery(), current_setting('transaction_read_only') = 'off', $1::timestamptz
 
+-- EventAhead
+SELECT id, created_time::text FROM "iam"."app_outbox"
+WHERE created_time > clock_timestamp() + interval '1 hour' ORDER BY created_time DESC, id DESC LIMIT 1
+
 -- LackedByRetention
 SELECT c.oid::regclass::text, 'ownership'
 FROM pg_class AS c

@@ -294,6 +294,10 @@ SELECT dispatcher, state, count(*) FROM (
 -- ProbeSession
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER), 1, (SELECT query_only = 0 FROM pragma_query_only), ?1
 
+-- EventAhead
+SELECT id, strftime('%Y-%m-%d %H:%M:%S', created_time / 1000000, 'unixepoch') FROM "app_outbox"
+WHERE created_time > (unixepoch() + 3600) * 1000000 ORDER BY created_time DESC, id DESC LIMIT 1
+
 -- OutboxTable
 "app_outbox"
 
