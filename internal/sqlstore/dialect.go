@@ -103,6 +103,11 @@ type Dialect struct {
 	// the status variable that its argument names, where the driver prepares a statement
 	// each time that it runs; or "".
 	CountPrepared string
+	// PreparedRoom tells how many statements each connection may keep prepared, so that
+	// all connections that the server accepts keep half of what it holds at most.
+	PreparedRoom string
+	// OutOfPrepared reports an error of a server that holds no more prepared statements.
+	OutOfPrepared func(error) bool
 	// namesHoldouts says that SafeMark tells them, and ReadWindow takes them.
 	namesHoldouts bool
 	// OneWriter says that a second connection cannot write while a transaction

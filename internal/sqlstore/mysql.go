@@ -37,6 +37,8 @@ var MySQL = &Dialect{
 	MayHaveEnded: mysqlMayHaveEnded,
 
 	CountPrepared: `SHOW SESSION STATUS WHERE Variable_name = ?`,
+	PreparedRoom:  `SELECT @@GLOBAL.max_prepared_stmt_count DIV 2 DIV @@GLOBAL.max_connections`,
+	OutOfPrepared: func(err error) bool { return mysqlNumber(err) == 1461 },
 	statements: statements{
 		// Lock first, stamp after. The producer holds a shared lock on the
 		// ring's row of its time until it ends.

@@ -190,6 +190,9 @@ func (t *Tx) Query(ctx context.Context, query string, args []any, row func(func(
 // watch takes note of a statement that ran, and of its error.
 func (t *Tx) watch(query string, err error) {
 	t.failed.Ran(t.dialect, query, err)
+	if err != nil && t.prepared != nil && t.dialect.OutOfPrepared(err) {
+		t.prepared.giveBack()
+	}
 	if err != nil && t.dialect.EndsTransaction(err) {
 		t.end(sqlstore.Name(query, err))
 	}

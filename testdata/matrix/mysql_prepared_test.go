@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -132,5 +133,119 @@ func TestMySQLStatementsOfAnOutboxGoWithIt(t *testing.T) {
 			runtime.GC()
 			return sessionStatus(t, db, "Com_stmt_prepare") == sessionStatus(t, db, "Com_stmt_close")
 		}, time.Minute, 10*time.Millisecond)
+	})
+}
+
+// onPreparingServers runs a test on servers of its own, with a pool of many connections
+// and one of somebody else.
+func onPreparingServers(t *testing.T, test func(t *testing.T, db, other *sql.DB)) {
+	t.Helper()
+	for _, kind := range []*servers.Kind{servers.MySQL, servers.MariaDB} {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Private(t, kind)
+			dsn := servers.CreateDatabase(t, server)
+			db, other := openSQL(t, "mysql", dsn), openSQL(t, "mysql", dsn)
+			db.SetMaxOpenConns(preparingConnections)
+			db.SetMaxIdleConns(preparingConnections)
+			require.NoError(t, sqltx.Migrate(t.Context(), db, sqltx.MySQL))
+			test(t, db, other)
+		})
+	}
+}
+
+const preparingConnections = 4
+
+// onEachConnection publishes in a transaction on each connection of the pool at once.
+func onEachConnection(t *testing.T, o *sqltx.Outbox, write func(ctx context.Context) error) {
+	t.Helper()
+	var meet sync.WaitGroup
+	meet.Add(preparingConnections)
+	errs := make(chan error)
+	for range preparingConnections {
+		go func() {
+			errs <- o.Atomically(t.Context(), func(ctx context.Context) error {
+				err := write(ctx)
+				meet.Done()
+				meet.Wait()
+				return err
+			})
+		}()
+	}
+	for range preparingConnections {
+		require.NoError(t, <-errs)
+	}
+}
+
+// keptPrepared returns how many statements the server holds.
+func keptPrepared(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	var name string
+	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name, &n))
+	return n
+}
+
+// distinctly returns writers whose statements differ.
+func distinctly(o *sqltx.Outbox) []func(ctx context.Context) error {
+	publisher := events.NewPublisher(o)
+	event := events.Event{Type: "t", AggregateType: "a", AggregateID: "1"}
+	return []func(ctx context.Context) error{
+		func(ctx context.Context) error { return publisher.Publish(ctx, event) },
+		func(ctx context.Context) error { return o.RecordNew(ctx, markerOf(events.NewID())) },
+		func(ctx context.Context) error { return publisher.Publish(ctx, event, event) },
+	}
+}
+
+// A server that holds no more prepared statements gets back what is kept, for others and
+// for what is to run.
+func TestMySQLPreparedStatementsAreGivenBackWhenTheServerIsFull(t *testing.T) {
+	t.Parallel()
+	onPreparingServers(t, func(t *testing.T, db, other *sql.DB) {
+		o := sqltx.New(db, sqltx.MySQL)
+		writes := distinctly(o)
+		for range 4 {
+			onEachConnection(t, o, writes[0])
+		}
+		full := keptPrepared(t, other)
+		require.GreaterOrEqual(t, full, preparingConnections)
+		runSQL(t, other, "SET GLOBAL max_prepared_stmt_count = %d", full)
+		var one int
+		require.ErrorContains(t, other.QueryRowContext(t.Context(), "SELECT ? + 1", 1).Scan(&one), "1461", "the server is full")
+		require.NoError(t, o.Atomically(t.Context(), writes[2]), "what is kept makes room")
+		require.Eventually(t, func() bool { return keptPrepared(t, other) == 0 }, time.Minute, 10*time.Millisecond)
+		require.NoError(t, other.QueryRowContext(t.Context(), "SELECT ? + 1", 1).Scan(&one))
+		for _, write := range writes {
+			for range 3 {
+				require.NoError(t, o.Atomically(t.Context(), write))
+			}
+		}
+		require.Eventually(t, func() bool { return keptPrepared(t, other) == 0 }, time.Minute, 10*time.Millisecond, "nothing is kept any more")
+	})
+}
+
+// All connections that a server accepts keep half of what it holds at most.
+func TestMySQLPreparedStatementsAreAPartOfWhatTheServerHolds(t *testing.T) {
+	t.Parallel()
+	onPreparingServers(t, func(t *testing.T, db, other *sql.DB) {
+		for connections, each := range map[int]int{100: 0, 50: 1, 25: 2} {
+			t.Run(fmt.Sprint(each), func(t *testing.T) {
+				runSQL(t, other, "SET GLOBAL max_connections = %d", connections)
+				runSQL(t, other, "SET GLOBAL max_prepared_stmt_count = 100")
+				o := sqltx.New(db, sqltx.MySQL)
+				for _, write := range distinctly(o) {
+					for range 4 {
+						onEachConnection(t, o, write)
+					}
+				}
+				kept := each * preparingConnections
+				require.Eventually(t, func() bool { return keptPrepared(t, other) == kept }, time.Minute, 10*time.Millisecond)
+				runtime.KeepAlive(o)
+				o = nil
+				require.Eventually(t, func() bool {
+					runtime.GC()
+					return keptPrepared(t, other) == 0
+				}, time.Minute, 10*time.Millisecond)
+			})
+		}
 	})
 }
