@@ -16,8 +16,8 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// transient is a fault that is not the event's.
-var transient = fmt.Errorf("a lock of somebody else: %w", memstore.ErrDeadlock)
+// errTransient is a fault that is not the event's.
+var errTransient = fmt.Errorf("a lock of somebody else: %w", memstore.ErrDeadlock)
 
 func TestAPassReadsOnPastWhatIsSettledWhileTheCursorWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAPassReadsOnPastWhatIsSettledWhileTheCursorWaits(t *testing.T) {
 
 // Whatever fails in each pass is settled in the end, and lets others go on.
 func TestAPassReadsOnPastWhatFails(t *testing.T) {
-	for name, cause := range map[string]error{"an error": errBroken, "a fault": transient} {
+	for name, cause := range map[string]error{"an error": errBroken, "a fault": errTransient} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()

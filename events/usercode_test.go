@@ -67,7 +67,6 @@ type brokenUse struct {
 	opts    []events.Option
 	tx      func(*memstore.Store) persistence.Transactor
 	onError func(error)
-	use     events.Middleware
 	handle  func(ctx context.Context) error // of one event, once
 	applied bool                            // all the same
 }

@@ -34,6 +34,7 @@ SELECT CONCAT('id-', n), 'a', '1', 't', '', TIMESTAMP '%s' + INTERVAL n * %d MIC
 FROM (SELECT %d + high.i * 1000 + low.i + 1 AS n FROM digits AS high CROSS JOIN digits AS low) AS numbers WHERE n <= %d`,
 			table, s.first.Format(time.DateTime), s.step.Microseconds(), from, s.rows)).Error)
 	}
+	require.NoError(t, s.db.Exec("SET SESSION sql_log_bin = 1").Error) // or the library refuses the session
 	require.NoError(t, s.db.Exec("ANALYZE TABLE "+table).Error)
 	// The safe mark is there when the ring has come round.
 	require.Eventually(t, func() bool {

@@ -213,9 +213,45 @@ func (s *stamped) CountRows(ctx context.Context, from, to time.Time) ([]persiste
 		if n := len(buckets); n == 0 || !buckets[n-1].Start.Equal(start) {
 			buckets = append(buckets, persistence.Bucket{Start: start})
 		}
-		buckets[len(buckets)-1].Rows++
+		last := &buckets[len(buckets)-1]
+		last.Rows++
+		last.Offsets.Add(r.CreatedTime)
 	}
 	return buckets, ctx.Err()
+}
+
+// RegisterAt implements [persistence.SubscriptionStore]. The rows are here, so the
+// embedded store cannot settle them. What is visible is looked at first: what commits
+// meanwhile is new.
+func (s *stamped) RegisterAt(ctx context.Context, dispatcher string, begin persistence.Beginning, subscriptions ...persistence.Subscription) (left bool, err error) {
+	visible := s.visible(ctx)
+	before, err := s.ListSubscriptions(ctx)
+	if err != nil {
+		return false, err
+	}
+	if left, err = s.Store.RegisterAt(ctx, dispatcher, begin, subscriptions...); err != nil || !begin.Settle {
+		return left, err
+	}
+	after, err := s.ListSubscriptions(ctx)
+	if err != nil {
+		return false, err
+	}
+	var markers []persistence.Marker
+	for _, sub := range after {
+		is := func(other persistence.SubscriptionState) bool { return other.Subscription == sub.Subscription }
+		if !slices.Contains(subscriptions, sub.Subscription) || slices.ContainsFunc(before, is) {
+			continue
+		}
+		for _, r := range visible {
+			if r.EventType == sub.EventType && r.Cursor().Compare(sub.Start) > 0 {
+				markers = append(markers, persistence.Marker{Event: r.Cursor(), Handler: sub.Handler})
+			}
+		}
+	}
+	return false, s.Store.Atomically(persistence.Detach(ctx), func(ctx context.Context) error {
+		_, err := s.Record(ctx, markers...)
+		return err
+	})
 }
 
 // visible returns the committed rows, in order.
