@@ -17,6 +17,9 @@ type Status struct {
 
 	// Self is this dispatcher's name as the owner of a lease.
 	Self string `json:"self"`
+	// New says that the dispatcher has not run yet, in any process, or has been
+	// forgotten. There is no cursor, so that Lag and After are not known, and 0.
+	New bool `json:"new,omitempty"`
 	// Polling says that Poll runs here.
 	Polling bool `json:"polling"`
 	// Working says that this dispatcher holds the lease.
@@ -86,9 +89,12 @@ type WaitingEvent struct {
 // where another replica works. It asks the database a handful of questions, whose
 // cost does not depend on how much the outbox holds.
 //
+// What cannot be read, for want of a privilege or because of a lock, is missing, and named
+// in [persistence.OutboxStatus.Unread]; the rest is told. Before the dispatcher's first
+// pass the status is that of the outbox, and New.
+//
 // The error is [errors.ErrUnsupported] if the cursor store is no
-// [persistence.StatusReader], and [persistence.ErrNotFound] before the dispatcher's
-// first pass.
+// [persistence.StatusReader].
 func (d *Dispatcher) Status(ctx context.Context) (Status, error) {
 	status, err := d.readStatus(ctx)
 	if err != nil {
@@ -106,26 +112,54 @@ func (d *Dispatcher) readStatus(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("%w: the cursor store is no persistence.StatusReader", errors.ErrUnsupported)
 	}
 	read, err := reader.ReadStatus(ctx, d.name)
-	if err != nil {
+	isNew := errors.Is(err, persistence.ErrNotFound)
+	if err != nil && !isNew {
 		return Status{}, err
 	}
-	if len(read.Dispatchers) != 1 {
-		return Status{}, persistence.ErrNotFound
-	}
 	status := Status{
-		OutboxStatus: read.OutboxStatus, DispatcherStatus: read.Dispatchers[0],
-		Self: d.owner, Polling: d.polling.Load() > 0, LateEvents: d.lateEvents.Load(),
+		OutboxStatus: read.OutboxStatus, DispatcherStatus: unknown(d.name),
+		Self: d.owner, New: isNew, Polling: d.polling.Load() > 0, LateEvents: d.lateEvents.Load(),
 	}
-	t := d.current.Load()
-	if t == nil || t.ctx.Err() != nil {
-		if status.Oldest != nil && (status.Mark.IsZero() || status.Oldest.CreatedTime.Before(status.Mark)) {
-			status.Lag = status.OldestAge
+	if len(read.Dispatchers) == 1 {
+		status.DispatcherStatus = read.Dispatchers[0]
+	}
+	if t := d.current.Load(); t != nil && t.ctx.Err() == nil {
+		status.Working = true
+		err = t.describe(ctx, &status)
+	} else {
+		err = d.stand(ctx, &status)
+	}
+	if err != nil && ctx.Err() != nil {
+		return Status{}, err
+	}
+	if err != nil {
+		status.Lag = 0
+		status.Unread = append(status.Unread, persistence.UnreadPart{Part: persistence.StatusLag, Of: d.name, Error: err.Error()})
+	}
+	return status, nil
+}
+
+// unknown is the status of a dispatcher of which nothing is known.
+func unknown(name string) persistence.DispatcherStatus {
+	return persistence.DispatcherStatus{
+		Dispatcher: name, Failing: []persistence.Attempt{}, Behind: []persistence.SubscriptionState{},
+		DeadLetters: map[persistence.DeadLetterState]persistence.Count{},
+	}
+}
+
+// stand tells the lag of a dispatcher that does not work, by what could be read.
+func (d *Dispatcher) stand(ctx context.Context, status *Status) error {
+	for _, part := range []persistence.StatusPart{
+		persistence.StatusMark, persistence.StatusDispatchers, persistence.StatusAfter, persistence.StatusBehind,
+	} {
+		if status.IsUnread(part, d.name) {
+			return fmt.Errorf("what it is made of could not be read: %s", part)
 		}
-		return status, d.countStarving(ctx, &status)
 	}
-	status.Working = true
-	err = t.describe(ctx, &status)
-	return status, err
+	if status.Oldest != nil && (status.Mark.IsZero() || status.Oldest.CreatedTime.Before(status.Mark)) {
+		status.Lag = status.OldestAge
+	}
+	return d.countStarving(ctx, status)
 }
 
 // describe adds what the term knows.

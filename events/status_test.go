@@ -28,14 +28,21 @@ func TestStatusOfADispatcherThatDoesNotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		d := newDispatcher(t, store, func(context.Context, events.Event) error { return nil })
-		_, err := d.Status(t.Context())
-		require.ErrorIs(t, err, persistence.ErrNotFound)
 		publish(t, store, event("a"))
+		status := statusOf(t, d)
+		require.True(t, status.New)
+		require.Equal(t, events.DefaultName, status.Dispatcher)
+		require.False(t, status.Now.IsZero())
+		require.False(t, status.Working || status.Lease.Held)
+		require.Zero(t, status.Lag)
+		require.NotNil(t, status.DeadLetters)
+		require.Empty(t, status.Unread)
 		elapse(time.Minute)
 		n, err := d.RunOnce(t.Context(), 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		status := statusOf(t, d)
+		status = statusOf(t, d)
+		require.False(t, status.New)
 		require.False(t, status.Polling || status.Working || status.Lease.Held)
 		require.Nil(t, status.Window)
 		require.Zero(t, status.Lag)
@@ -149,6 +156,91 @@ func TestStatusTellsOfAProducerThatHoldsTheCursor(t *testing.T) {
 	})
 }
 
+// partial is a memory store of whose status a part cannot be read, and which cannot read
+// events on request.
+type partial struct {
+	*memstore.Store
+	part     persistence.StatusPart
+	unread   bool
+	unwindow bool
+}
+
+var errDenied = errors.New("permission denied")
+
+func (p *partial) ReadStatus(ctx context.Context, names ...string) (persistence.Status, error) {
+	status, err := p.Store.ReadStatus(ctx, names...)
+	if p.unread {
+		if p.part == persistence.StatusDispatchers {
+			status.Dispatchers = nil
+		}
+		status.Unread = append(status.Unread, persistence.UnreadPart{Part: p.part, Error: errDenied.Error()})
+	}
+	return status, err
+}
+
+func (p *partial) ReadWindow(ctx context.Context, read persistence.WindowRead) (persistence.WindowPage, error) {
+	if p.unwindow {
+		return persistence.WindowPage{}, errDenied
+	}
+	return p.Store.ReadWindow(ctx, read)
+}
+
+// What cannot be read is named, and so is the lag if it hangs on it; the rest is told.
+func TestStatusTellsWhatItCanRead(t *testing.T) {
+	for part, lag := range map[persistence.StatusPart]bool{
+		persistence.StatusMark: true, persistence.StatusDispatchers: true, persistence.StatusAfter: true, persistence.StatusBehind: true,
+		persistence.StatusProducers: false, persistence.StatusPartitions: false, persistence.StatusFailing: false, persistence.StatusDeadLetters: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &partial{Store: memstore.New(), part: part}
+			d := events.NewDispatcher(store, store, store, store)
+			require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return nil }))
+			_, err := d.RunOnce(t.Context(), 1)
+			require.NoError(t, err)
+			publish(t, store.Store, event("a"))
+			elapse(time.Minute)
+			store.unread = true
+			status := statusOf(t, d)
+			want := []persistence.StatusPart{part}
+			if lag {
+				want = append(want, persistence.StatusLag)
+				require.Zero(t, status.Lag)
+			} else {
+				require.InDelta(t, 60, status.Lag.Duration().Seconds(), 1)
+			}
+			require.False(t, status.New, part)
+			require.Equal(t, events.DefaultName, status.Dispatcher)
+			got := []persistence.StatusPart{}
+			for _, u := range status.Unread {
+				got = append(got, u.Part)
+			}
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// Who works and has delivered all it has read looks for more, which may not be possible.
+func TestStatusTellsWhatItCanReadWhileItWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &partial{Store: memstore.New()}
+		d := events.NewDispatcher(store, store, store, store)
+		require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return nil }))
+		running := poll(t, d, nil)
+		elapse(time.Second)
+		store.unwindow = true
+		status := statusOf(t, d)
+		store.unwindow = false
+		require.True(t, status.Working)
+		require.NotNil(t, status.Window)
+		require.Equal(t, []persistence.UnreadPart{{Part: persistence.StatusLag, Of: events.DefaultName, Error: errDenied.Error()}}, status.Unread)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := d.Status(ended)
+		require.ErrorIs(t, err, context.Canceled, "nobody waits for the rest")
+		running.stop()
+	})
+}
+
 func TestStatusNeedsAStoreThatReadsIt(t *testing.T) {
 	store := memstore.New()
 	blind := struct{ persistence.OutboxCursorStore }{store}
@@ -165,10 +257,7 @@ func TestStatusWhileEventsAreDelivered(t *testing.T) {
 	running := pollEvery(t, time.Millisecond, d, nil)
 	for i := range 500 {
 		publish(t, store, of(fmt.Sprint(i%7), fmt.Sprint(i)))
-		if status, err := d.Status(t.Context()); !errors.Is(err, persistence.ErrNotFound) {
-			require.NoError(t, err)
-			require.LessOrEqual(t, status.After.N, i+1)
-		}
+		require.LessOrEqual(t, statusOf(t, d).After.N, i+1)
 	}
 	for range 500 {
 		<-delivered

@@ -20,6 +20,6 @@ func ExampleHandler() {
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/ready", nil))
-	fmt.Println(answer.Code) // the dispatcher has not run yet
+	fmt.Println(answer.Code) // Poll does not run
 	// Output: 503
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,9 @@ type Report struct {
 	Ready bool `json:"ready"`
 	// Problems say what is wrong.
 	Problems []string `json:"problems"`
+	// Unread are the parts of the status that could not be read, and count for nothing
+	// here. The log says why.
+	Unread []persistence.StatusPart `json:"unread,omitempty"`
 
 	Dispatcher string              `json:"dispatcher,omitempty"`
 	Polling    bool                `json:"polling"`    // Poll runs in this process
@@ -46,7 +50,9 @@ type Report struct {
 }
 
 // Handler returns a handler of GET and HEAD. It answers 200 if the database
-// answers and the dispatcher's lag is small enough, and otherwise 503. The body is
+// answers and the dispatcher's lag is small enough, and otherwise 503. A part of the status
+// that cannot be read is no problem, but for the lag. A dispatcher that has not run yet has
+// as long as the lag may be, from the call of Handler, for its first pass. The body is
 // a [Report], without error texts, names of sessions or payloads, so that it may be
 // shown to anybody who may know how busy the outbox is.
 //
@@ -54,7 +60,7 @@ type Report struct {
 // brings no database back. It is safe for concurrent use. What is wrong with the
 // options is answered with 500 to every request.
 func Handler(source Source, opts ...Option) http.Handler {
-	h := &handler{source: source, maxLag: DefaultMaxLag, timeout: DefaultTimeout, log: slog.New(slog.DiscardHandler)}
+	h := &handler{source: source, maxLag: DefaultMaxLag, timeout: DefaultTimeout, made: time.Now(), log: slog.New(slog.DiscardHandler)}
 	h.logCalls = usercode.NewCalls("the logger", new(atomic.Int64), nil)
 	if source == nil {
 		h.refuse("the dispatcher is nil")
@@ -75,6 +81,7 @@ type handler struct {
 	timeout  time.Duration
 	polling  bool
 	details  bool
+	made     time.Time
 	log      *slog.Logger
 	logCalls *usercode.Calls
 	invalid  error
@@ -132,6 +139,21 @@ func (h *handler) report(ctx context.Context) Report {
 		MarkAge:    status.MarkAge,
 		Failing:    status.FailingCount,
 		Dead:       status.DeadLetters[persistence.DeadLetterDead],
+	}
+	if len(status.Unread) > 0 {
+		h.log.LogAttrs(ctx, slog.LevelWarn, "outbox: health check could not read all", slog.Any("unread", status.Unread))
+		h.logCalls.Drain(usercode.Patience)
+		for _, u := range status.Unread {
+			if !slices.Contains(r.Unread, u.Part) {
+				r.Unread = append(r.Unread, u.Part)
+			}
+		}
+	}
+	if status.IsUnread(persistence.StatusLag, "") {
+		r.Problems = append(r.Problems, "the lag could not be read; the log says why")
+	}
+	if waited := time.Since(h.made); status.New && waited > h.maxLag {
+		r.Problems = append(r.Problems, fmt.Sprintf("the dispatcher has not run yet, or was forgotten; this check is %s old, the limit is %s", waited.Round(time.Second), h.maxLag))
 	}
 	if status.Lag.Duration() > h.maxLag {
 		r.Problems = append(r.Problems, fmt.Sprintf("the oldest event that is not settled is %s old, the limit is %s", status.Lag.Duration().Round(time.Second), h.maxLag))

@@ -86,6 +86,56 @@ func TestALagOverTheLimitIsNotReady(t *testing.T) {
 	})
 }
 
+// Before its first pass a dispatcher has as long as the lag may be.
+func TestADispatcherThatHasNotRunIsReadyForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		d := events.NewDispatcher(store, store, store, store)
+		h := health.Handler(d, health.WithMaxLag(10*time.Second))
+		time.Sleep(10 * time.Second)
+		code, report, _ := get(t, h)
+		require.Equal(t, http.StatusOK, code)
+		require.Equal(t, events.DefaultName, report.Dispatcher)
+		time.Sleep(time.Second)
+		code, report, _ = get(t, h)
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Equal(t, []string{"the dispatcher has not run yet, or was forgotten; this check is 11s old, the limit is 10s"}, report.Problems)
+		_, err := d.RunOnce(t.Context(), 1)
+		require.NoError(t, err)
+		code, _, _ = get(t, h)
+		require.Equal(t, http.StatusOK, code)
+	})
+}
+
+// told is a dispatcher with a status.
+type told events.Status
+
+func (s told) Status(context.Context) (events.Status, error) { return events.Status(s), nil }
+
+func TestAPartThatCannotBeReadIsNamedAndNoProblem(t *testing.T) {
+	var logged bytes.Buffer
+	status := told{}
+	status.Dispatcher = "d"
+	status.Unread = []persistence.UnreadPart{
+		{Part: persistence.StatusPartitions, Of: "outbox", Error: "secret_role may not"},
+		{Part: persistence.StatusPartitions, Of: "outbox_idempotency", Error: "secret_role may not"},
+		{Part: persistence.StatusDeadLetters, Error: "secret_role may not"},
+	}
+	ask := func() (int, health.Report) {
+		code, report, text := get(t, health.Handler(status, health.WithLogger(slog.New(slog.NewTextHandler(&logged, nil)))))
+		require.NotContains(t, text, "secret")
+		return code, report
+	}
+	code, report := ask()
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, []persistence.StatusPart{persistence.StatusPartitions, persistence.StatusDeadLetters}, report.Unread)
+	require.Contains(t, logged.String(), "secret_role may not")
+	status.Unread = append(status.Unread, persistence.UnreadPart{Part: persistence.StatusLag, Of: "d", Error: "secret"})
+	code, report = ask()
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, []string{"the lag could not be read; the log says why"}, report.Problems)
+}
+
 // unreachable is a dispatcher whose database does not answer.
 type unreachable struct{}
 

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,16 +27,21 @@ func (s *Store) ReadStatus(ctx context.Context, dispatchers ...string) (persiste
 			Now: now(), Mark: time.UnixMicro(s.lastStamp + 1).UTC(),
 			Producers: []persistence.ProducerStatus{}, Partitions: []persistence.PartitionStatus{},
 		},
-		Dispatchers: make([]persistence.DispatcherStatus, len(dispatchers)),
+		Dispatchers: []persistence.DispatcherStatus{},
 	}
-	for i, name := range dispatchers {
+	var missing error
+	for _, name := range dispatchers {
 		c, err := s.existing(name)
 		if err != nil {
-			return persistence.Status{}, fmt.Errorf("read the status: %w", err)
+			missing = errors.Join(missing, err)
+			continue
 		}
-		status.Dispatchers[i] = s.dispatcherStatus(name, c, status.Now, letters)
+		status.Dispatchers = append(status.Dispatchers, s.dispatcherStatus(name, c, status.Now, letters))
 	}
-	return status, nil
+	if missing != nil {
+		missing = fmt.Errorf("read the status: %w", missing)
+	}
+	return status, missing
 }
 
 func (s *Store) dispatcherStatus(name string, c *sidecar, now time.Time, letters map[persistence.Marker]persistence.DeadLetter) persistence.DispatcherStatus {

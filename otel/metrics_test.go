@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -202,6 +203,51 @@ func TestAStatusThatCannotBeReadShowsNoGauge(t *testing.T) {
 	var all metricdata.ResourceMetrics
 	require.ErrorContains(t, w.reader.Collect(t.Context(), &all), "unreachable")
 	require.Empty(t, all.ScopeMetrics)
+}
+
+// told is a dispatcher with a status.
+type told events.Status
+
+func (s told) Status(context.Context) (events.Status, error) { return events.Status(s), nil }
+
+// What is not known has no gauge, which would say that there is nothing.
+func TestWhatCouldNotBeReadShowsNoGauge(t *testing.T) {
+	gaugesOf := func(status told) map[string]float64 {
+		w := watch(t)
+		status.Dispatcher = "d"
+		_, err := w.Watch(status)
+		require.NoError(t, err)
+		return w.collect()
+	}
+	all := gaugesOf(told{})
+	const letters = "outbox.dead_letters dispatcher=d state="
+	for part, missing := range map[persistence.StatusPart][]string{
+		persistence.StatusMark:        {"outbox.mark.age dispatcher=d"},
+		persistence.StatusProducers:   {"outbox.mark.age dispatcher=d", "outbox.producers dispatcher=d"},
+		persistence.StatusPartitions:  nil,
+		persistence.StatusAfter:       {"outbox.after_cursor dispatcher=d"},
+		persistence.StatusFailing:     {"outbox.failing dispatcher=d"},
+		persistence.StatusDeadLetters: {letters + "dead", letters + "requeued", letters + "replayed", letters + "discarded"},
+		persistence.StatusBehind:      {"outbox.subscriptions.behind dispatcher=d"},
+		persistence.StatusLag:         {"outbox.lag dispatcher=d"},
+		persistence.StatusDispatchers: {
+			"outbox.after_cursor dispatcher=d", "outbox.failing dispatcher=d", "outbox.subscriptions.behind dispatcher=d", "outbox.lease.held dispatcher=d",
+			letters + "dead", letters + "requeued", letters + "replayed", letters + "discarded",
+		},
+	} {
+		status := told{}
+		status.Unread = []persistence.UnreadPart{{Part: part, Error: "denied"}}
+		want := maps.Clone(all)
+		for _, name := range missing {
+			require.Contains(t, want, name)
+			delete(want, name)
+		}
+		require.Equal(t, want, gaugesOf(status), part)
+	}
+	got := gaugesOf(told{New: true})
+	require.NotContains(t, got, "outbox.lag dispatcher=d", "it has not run yet")
+	require.NotContains(t, got, "outbox.after_cursor dispatcher=d")
+	require.Contains(t, got, "outbox.producers dispatcher=d")
 }
 
 func TestWhatIsMissingIsRefused(t *testing.T) {

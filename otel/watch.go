@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -64,7 +66,8 @@ func (g *gauges) all() []metric.Observable {
 
 // Watch asks for a dispatcher's status at each collection, and has it told by gauges.
 // Where that fails, there are none, and the error goes to OpenTelemetry's handler of
-// errors. Unregister ends it.
+// errors. So does each part of the status that could not be read, whose gauges alone are
+// missing. Unregister ends it.
 //
 // Watch a dispatcher in one process, or in each: what the database knows is the same
 // in all of them.
@@ -78,32 +81,38 @@ func (m *Metrics) Watch(source Source) (metric.Registration, error) {
 		status, err := source.Status(ctx)
 		if err == nil {
 			m.gauges.observe(o, status)
+			for _, u := range status.Unread { // an error returned would keep all metrics from being exported
+				otel.Handle(fmt.Errorf("outboxotel: dispatcher %q: the part %s of its status could not be read: %s", status.Dispatcher, u.Part, u.Error))
+			}
 		}
 		return err
 	}, m.gauges.all()...)
 }
 
+// observe tells a status. There is no gauge of what is not known: it would say 0.
 func (g *gauges) observe(o metric.Observer, s events.Status) {
 	of := metric.WithAttributes(keyDispatcher.String(s.Dispatcher))
 	with := func(more attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributes(keyDispatcher.String(s.Dispatcher), more)
 	}
-	o.ObserveFloat64(g.lag, s.Lag.Duration().Seconds(), of)
-	o.ObserveFloat64(g.markAge, s.MarkAge.Duration().Seconds(), of)
+	read := func(parts ...persistence.StatusPart) bool {
+		return !slices.ContainsFunc(parts, func(p persistence.StatusPart) bool { return s.IsUnread(p, s.Dispatcher) })
+	}
+	if read(persistence.StatusLag) && !s.New {
+		o.ObserveFloat64(g.lag, s.Lag.Duration().Seconds(), of)
+	}
+	if read(persistence.StatusMark, persistence.StatusProducers) {
+		o.ObserveFloat64(g.markAge, s.MarkAge.Duration().Seconds(), of)
+	}
+	if read(persistence.StatusProducers) {
+		o.ObserveInt64(g.producers, int64(len(s.Producers)), of)
+	}
 	for _, p := range s.Partitions {
 		o.ObserveFloat64(g.ahead, p.Ahead.Duration().Seconds(), with(keyTable.String(p.Table)))
 	}
-	o.ObserveInt64(g.after, int64(s.After.N), of)
-	o.ObserveInt64(g.failing, int64(s.FailingCount.N), of)
-	// Those without any, too, so that an alert sees the first one come.
-	for _, state := range []persistence.DeadLetterState{
-		persistence.DeadLetterDead, persistence.DeadLetterRequeued, persistence.DeadLetterReplayed, persistence.DeadLetterDiscarded,
-	} {
-		o.ObserveInt64(g.letters, int64(s.DeadLetters[state].N), with(keyState.String(string(state))))
+	if read(persistence.StatusDispatchers) {
+		g.observeDispatcher(o, s, of, with, read)
 	}
-	o.ObserveInt64(g.behind, int64(len(s.Behind)), of)
-	o.ObserveInt64(g.producers, int64(len(s.Producers)), of)
-	o.ObserveInt64(g.held, one(s.Lease.Held), of)
 	o.ObserveInt64(g.working, one(s.Working), of)
 	window := events.WindowStatus{}
 	if s.Window != nil {
@@ -112,6 +121,29 @@ func (g *gauges) observe(o metric.Observer, s events.Status) {
 	o.ObserveInt64(g.windowEvents, int64(window.Events), of)
 	o.ObserveInt64(g.windowFull, one(window.Full), of)
 	o.ObserveInt64(g.parked, int64(window.Parked), of)
+}
+
+// observeDispatcher tells what the database knows of the dispatcher.
+func (g *gauges) observeDispatcher(o metric.Observer, s events.Status, of metric.ObserveOption,
+	with func(attribute.KeyValue) metric.MeasurementOption, read func(...persistence.StatusPart) bool) {
+	if read(persistence.StatusAfter) && !s.New {
+		o.ObserveInt64(g.after, int64(s.After.N), of)
+	}
+	if read(persistence.StatusFailing) {
+		o.ObserveInt64(g.failing, int64(s.FailingCount.N), of)
+	}
+	if read(persistence.StatusDeadLetters) && !s.New {
+		// Those without any, too, so that an alert sees the first one come.
+		for _, state := range []persistence.DeadLetterState{
+			persistence.DeadLetterDead, persistence.DeadLetterRequeued, persistence.DeadLetterReplayed, persistence.DeadLetterDiscarded,
+		} {
+			o.ObserveInt64(g.letters, int64(s.DeadLetters[state].N), with(keyState.String(string(state))))
+		}
+	}
+	if read(persistence.StatusBehind) {
+		o.ObserveInt64(g.behind, int64(len(s.Behind)), of)
+	}
+	o.ObserveInt64(g.held, one(s.Lease.Held), of)
 }
 
 func one(is bool) int64 {

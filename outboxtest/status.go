@@ -47,9 +47,28 @@ var statusRules = []rule{
 		require.NoError(s, err)
 		require.Len(s, status.Dispatchers, 1)
 		require.Equal(s, "b", status.Dispatchers[0].Dispatcher)
-		_, err = s.Status.ReadStatus(s.ctx, "a", "nobody")
-		require.ErrorIs(s, err, persistence.ErrNotFound)
-		require.ErrorContains(s, err, "nobody")
+		require.Empty(s, status.Unread)
+	}},
+	{"a status of a dispatcher that does not exist says so, beside all that there is", func(s *suite) {
+		s.needsStatus()
+		for existing := range 2 {
+			status, err := s.Status.ReadStatus(s.ctx, "nobody", "a", "no other")
+			require.ErrorIs(s, err, persistence.ErrNotFound)
+			require.ErrorContains(s, err, "nobody")
+			require.ErrorContains(s, err, "no other")
+			require.False(s, status.Now.IsZero())
+			require.NotNil(s, status.Producers)
+			if s.Partition != nil {
+				require.Len(s, status.Partitions, 2)
+			}
+			require.NotNil(s, status.Dispatchers)
+			require.Len(s, status.Dispatchers, existing)
+			if existing == 0 {
+				s.load("a")
+			} else {
+				require.Equal(s, "a", status.Dispatchers[0].Dispatcher)
+			}
+		}
 	}},
 	{"a status tells what lies after the cursor", func(s *suite) {
 		s.needsStatus()

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,12 @@ type StatusReader interface {
 	// ReadStatus returns the state of the outbox and of the named dispatchers, or
 	// of all of them, by name.
 	//
-	//   - A named dispatcher that does not exist is [ErrNotFound].
+	//   - A named dispatcher that does not exist is [ErrNotFound], beside which the status
+	//     has the outbox and the dispatchers that were found.
+	//   - A part that cannot be read (for want of a privilege, or within the server's
+	//     time-outs) is empty, and named in [OutboxStatus.Unread]; the rest is told. An
+	//     error is that of a context that has ended, of a server that does not answer or is
+	//     no primary, and of tables that are not those of this version.
 	//   - It costs the same whatever the outbox holds: what can be many is counted
 	//     up to [MaxStatusCount], and listed up to [MaxStatusItems].
 	//   - It reads one thing after the other, so what it returns is no snapshot.
@@ -53,9 +59,42 @@ type OutboxStatus struct {
 	Producers []ProducerStatus `json:"producers"`
 	// Partitions are the tables that have partitions, and how far these last.
 	Partitions []PartitionStatus `json:"partitions"`
-	// Problems are what could not be looked at, and why: a table whose partitions are
-	// not as they should be is missing from Partitions, and named here.
-	Problems []string `json:"problems,omitempty"`
+	// Unread are the parts that could not be read.
+	Unread []UnreadPart `json:"unread,omitempty"`
+}
+
+// UnreadPart is a part of a [Status] that could not be read. Its fields are empty, which
+// says nothing of what there is.
+type UnreadPart struct {
+	Part StatusPart `json:"part"`
+	// Of is the table, or the dispatcher, whose part it is. It is empty, and left out, if
+	// it is the part of all.
+	Of string `json:"of,omitempty"`
+	// Error says why.
+	Error string `json:"error"`
+}
+
+// StatusPart is what is read of a [Status] by itself.
+type StatusPart string
+
+const (
+	StatusMark        StatusPart = "mark"         // Mark and MarkAge
+	StatusProducers   StatusPart = "producers"    // Producers, and MarkAge, which needs them
+	StatusPartitions  StatusPart = "partitions"   // of a table
+	StatusDispatchers StatusPart = "dispatchers"  // which there are, with cursor and lease, and all that is told of each
+	StatusAfter       StatusPart = "after"        // After, Oldest and OldestAge
+	StatusFailing     StatusPart = "failing"      // Failing and FailingCount
+	StatusDeadLetters StatusPart = "dead_letters" // DeadLetters
+	StatusBehind      StatusPart = "behind"       // Behind
+	StatusLag         StatusPart = "lag"          // the lag, which a dispatcher itself tells
+)
+
+// IsUnread reports whether a part could not be read: of all, or of the table or the
+// dispatcher that is named. With no name it is that of any.
+func (s OutboxStatus) IsUnread(part StatusPart, of string) bool {
+	return slices.ContainsFunc(s.Unread, func(u UnreadPart) bool {
+		return u.Part == part && (of == "" || u.Of == "" || u.Of == of)
+	})
 }
 
 // ProducerStatus is a transaction that has published and is open. What the store
@@ -85,6 +124,10 @@ type ProducerStatus struct {
 type PartitionStatus struct {
 	// Table is the outbox, or the table of markers.
 	Table string `json:"table"`
+	// From is the beginning of the oldest partition: what was stamped before has been
+	// dropped. It is zero, and left out, if that has none: nothing has been dropped yet, or
+	// the server keeps no beginnings, as MySQL and MariaDB.
+	From time.Time `json:"from,omitzero"`
 	// Through is the end of the last month that has a partition of its own. What is
 	// stamped later goes to the open-ended last partition.
 	Through time.Time `json:"through"`

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,29 +10,32 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// dispatcherStatuses returns what is known of the named dispatchers, or of all.
-func (s *Store) dispatcherStatuses(ctx context.Context, conn Conn, names []string, now time.Time) ([]persistence.DispatcherStatus, error) {
+// dispatcherStatuses adds what is known of the named dispatchers, or of all. Those that do
+// not exist are the error, beside those that do.
+func (s *Store) dispatcherStatuses(ctx context.Context, conn Conn, names []string, status *persistence.Status) error {
+	outbox := &status.OutboxStatus
 	states, err := s.listCursors(ctx, conn)
 	if err != nil {
-		return nil, err
+		return s.setAside(ctx, outbox, persistence.StatusDispatchers, "", err)
 	}
-	if states, err = named(states, names); err != nil {
-		return nil, err
-	}
+	states, missing := named(states, names)
 	subscriptions, err := s.listSubscriptions(ctx, conn)
 	if err != nil {
-		return nil, err
+		subscriptions = nil // all or none
+	}
+	if err := s.setAside(ctx, outbox, persistence.StatusBehind, "", err); err != nil {
+		return err
 	}
 	letters, err := s.countLetters(ctx, conn)
-	if err != nil {
-		return nil, err
+	if err := s.setAside(ctx, outbox, persistence.StatusDeadLetters, "", err); err != nil {
+		return err
 	}
-	all := make([]persistence.DispatcherStatus, len(states))
+	status.Dispatchers = make([]persistence.DispatcherStatus, len(states))
 	for i, state := range states {
 		name := state.Lease.Dispatcher
-		d := &all[i]
+		d := &status.Dispatchers[i]
 		*d = persistence.DispatcherStatus{
-			Dispatcher: name, Cursor: state.Cursor, Lease: state.Lease.Status(now),
+			Dispatcher: name, Cursor: state.Cursor, Lease: state.Lease.Status(status.Now),
 			Failing: []persistence.Attempt{}, DeadLetters: letters[name], Behind: []persistence.SubscriptionState{},
 		}
 		if d.DeadLetters == nil {
@@ -42,37 +46,40 @@ func (s *Store) dispatcherStatuses(ctx context.Context, conn Conn, names []strin
 				d.Behind = append(d.Behind, sub)
 			}
 		}
-		if err := s.measure(ctx, conn, d, now); err != nil {
-			return nil, fmt.Errorf("dispatcher %q: %w", name, err)
+		if err := s.setAside(ctx, outbox, persistence.StatusAfter, name, s.measure(ctx, conn, d, status.Now)); err != nil {
+			return fmt.Errorf("dispatcher %q: %w", name, err)
+		}
+		if err := s.setAside(ctx, outbox, persistence.StatusFailing, name, s.listFailing(ctx, conn, d)); err != nil {
+			return fmt.Errorf("dispatcher %q: %w", name, err)
 		}
 	}
-	return all, nil
+	return missing
 }
 
-// named returns the states of the named dispatchers, or all.
-func named(states []persistence.State, names []string) ([]persistence.State, error) {
+// named returns the states of the named dispatchers, or all. The error names those that
+// there are not.
+func named(states []persistence.State, names []string) (found []persistence.State, missing error) {
 	if len(names) == 0 {
 		return states, nil
 	}
-	found := make([]persistence.State, 0, len(names))
 	for _, name := range names {
 		i := slices.IndexFunc(states, func(st persistence.State) bool { return st.Lease.Dispatcher == name })
 		if i < 0 {
-			return nil, fmt.Errorf("dispatcher %q: %w", name, persistence.ErrNotFound)
+			missing = errors.Join(missing, fmt.Errorf("dispatcher %q: %w", name, persistence.ErrNotFound))
+			continue
 		}
 		found = append(found, states[i])
 	}
-	return found, nil
+	return found, missing
 }
 
-// measure asks for what a dispatcher has before it, and what it fails on.
+// measure asks for what a dispatcher has before it: all of it, or an error.
 func (s *Store) measure(ctx context.Context, conn Conn, d *persistence.DispatcherStatus, now time.Time) error {
 	most := persistence.MaxStatusCount
 	n, err := countRows(ctx, conn, s.sql.CountAfter, s.at(d.Cursor.CreatedTime), d.Cursor.ID, most+1)
 	if err != nil {
 		return err
 	}
-	d.After = persistence.CountTo(n, most)
 	if n > 0 {
 		event, found, err := s.nextEvent(ctx, conn, d.Cursor, endOfTime)
 		if err != nil {
@@ -82,15 +89,27 @@ func (s *Store) measure(ctx context.Context, conn Conn, d *persistence.Dispatche
 			d.Oldest, d.OldestAge = &event, event.Age(now)
 		}
 	}
-	if n, err = countRows(ctx, conn, s.sql.CountAttempts, d.Dispatcher, most+1); err != nil || n == 0 {
+	d.After = persistence.CountTo(n, most)
+	return nil
+}
+
+// listFailing asks for what a dispatcher fails on: all of it, or an error.
+func (s *Store) listFailing(ctx context.Context, conn Conn, d *persistence.DispatcherStatus) error {
+	most := persistence.MaxStatusCount
+	n, err := countRows(ctx, conn, s.sql.CountAttempts, d.Dispatcher, most+1)
+	if err != nil || n == 0 {
 		return err
 	}
-	d.FailingCount = persistence.CountTo(n, most)
-	return conn.Query(ctx, s.sql.LoadAttempts, []any{d.Dispatcher, persistence.MaxStatusItems}, func(scan func(...any) error) error {
+	failing := []persistence.Attempt{}
+	err = conn.Query(ctx, s.sql.LoadAttempts, []any{d.Dispatcher, persistence.MaxStatusItems}, func(scan func(...any) error) error {
 		a, err := scanAttempt(scan)
-		d.Failing = append(d.Failing, a)
+		failing = append(failing, a)
 		return err
 	})
+	if err == nil {
+		d.Failing, d.FailingCount = failing, persistence.CountTo(n, most)
+	}
+	return err
 }
 
 func countRows(ctx context.Context, conn Conn, query string, args ...any) (n int, err error) {
@@ -116,6 +135,9 @@ func (s *Store) countLetters(ctx context.Context, conn Conn) (map[string]letterC
 		total[persistence.DeadLetterState(state)] += n
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
 	for _, own := range counts {
 		for state, count := range own {
 			if total[state] > persistence.MaxStatusCount {
@@ -123,5 +145,5 @@ func (s *Store) countLetters(ctx context.Context, conn Conn) (map[string]letterC
 			}
 		}
 	}
-	return counts, err
+	return counts, nil
 }

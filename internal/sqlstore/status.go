@@ -16,43 +16,89 @@ func (s *Store) ReadStatus(ctx context.Context, dispatchers ...string) (persiste
 	if err != nil {
 		return persistence.Status{}, err
 	}
-	var status persistence.Status
-	if status.OutboxStatus, err = s.outboxStatus(ctx, conn); err == nil {
-		status.Dispatchers, err = s.dispatcherStatuses(ctx, conn, dispatchers, status.Now)
-	}
-	if err != nil {
+	status := persistence.Status{Dispatchers: []persistence.DispatcherStatus{}}
+	if err := s.outboxStatus(ctx, conn, &status.OutboxStatus); err != nil {
 		return persistence.Status{}, s.failed(err, "read the status")
 	}
-	return status, nil
+	err = s.dispatcherStatuses(ctx, conn, dispatchers, &status)
+	if err != nil && !errors.Is(err, persistence.ErrNotFound) {
+		return persistence.Status{}, s.failed(err, "read the status")
+	}
+	return status, s.failed(err, "read the status")
 }
 
-func (s *Store) outboxStatus(ctx context.Context, conn Conn) (persistence.OutboxStatus, error) {
-	m, err := s.patientMark(ctx, conn)
-	if err != nil {
-		return persistence.OutboxStatus{}, err
+// setAside notes a part of a status that could not be read. It returns an error that is
+// no part's: whatever is asked next would fail, too, or nobody waits for it.
+func (s *Store) setAside(ctx context.Context, status *persistence.OutboxStatus, part persistence.StatusPart, of string, err error) error {
+	d := s.cfg.Dialect
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil, errors.Is(err, persistence.ErrNotPrimary), inChain(err, func(e error) bool { return d.lost(e) || unreachable(e) }):
+		return err
 	}
-	status := persistence.OutboxStatus{Now: m.Now, Mark: m.Time, Partitions: []persistence.PartitionStatus{}}
-	if status.Producers, err = s.producers(ctx, conn, m); err != nil {
-		return status, fmt.Errorf("who holds the safe mark: %w", err)
+	status.Unread = append(status.Unread, persistence.UnreadPart{Part: part, Of: of, Error: d.advised(err).Error()})
+	return nil
+}
+
+// outboxStatus reads what the dispatchers share.
+func (s *Store) outboxStatus(ctx context.Context, conn Conn, status *persistence.OutboxStatus) error {
+	status.Producers, status.Partitions = []persistence.ProducerStatus{}, []persistence.PartitionStatus{}
+	m, err := s.patientMark(ctx, conn)
+	if err := s.setAside(ctx, status, persistence.StatusMark, "", err); err != nil {
+		return err
+	}
+	if err != nil {
+		if m.Now, err = s.clock(ctx, conn); err != nil {
+			return err
+		}
+	}
+	status.Now, status.Mark = m.Now, m.Time
+	// Without the mark, a fence has not told who holds it.
+	if status.IsUnread(persistence.StatusMark, "") && s.cfg.Dialect.hidesHolders != nil {
+		status.Unread = append(status.Unread, persistence.UnreadPart{Part: persistence.StatusProducers, Error: "they are read with the mark"})
+	} else {
+		found, err := s.producers(ctx, conn, m)
+		if err := s.setAside(ctx, status, persistence.StatusProducers, "", err); err != nil {
+			return fmt.Errorf("who holds the safe mark: %w", err)
+		}
+		if err == nil {
+			status.Producers = found
+		}
 	}
 	if len(status.Producers) > 0 && !m.Time.IsZero() {
 		status.MarkAge = persistence.Seconds(max(0, m.Now.Sub(m.Time)))
 	}
 	if s.cfg.Dialect.partitions == nil {
-		return status, nil
+		return nil
 	}
 	for _, t := range []table{s.outboxTable(), s.markerTable()} {
 		p, err := s.partitionStatus(ctx, conn, t, m.Now)
-		if errors.Is(err, persistence.ErrSchema) {
-			status.Problems = append(status.Problems, fmt.Sprintf("partitions of %s: %v", t.name, err))
-			continue
+		if err := s.setAside(ctx, status, persistence.StatusPartitions, t.name, err); err != nil {
+			return err
 		}
-		if err != nil {
-			return status, err
+		if err == nil {
+			status.Partitions = append(status.Partitions, p)
 		}
-		status.Partitions = append(status.Partitions, p)
 	}
-	return status, nil
+	return nil
+}
+
+// clock asks a primary for the time, where the mark, which tells it otherwise, could not
+// be read.
+func (s *Store) clock(ctx context.Context, conn Conn) (now time.Time, err error) {
+	var primary, writable bool
+	var back time.Time
+	err = conn.Query(ctx, s.sql.ProbeSession, []any{s.at(time.Now())}, func(scan func(...any) error) error {
+		return scan(timestamp{&now}, &primary, &writable, timestamp{&back})
+	})
+	if err == nil && !primary {
+		err = fmt.Errorf("%w: a standby answers; connect to the primary", persistence.ErrNotPrimary)
+	}
+	if err != nil {
+		return now, fmt.Errorf("ask for the time: %w", err)
+	}
+	return now, nil
 }
 
 // statusPatience is how long a status waits for a fence to come round that this
@@ -118,6 +164,9 @@ func (s *Store) partitionStatus(ctx context.Context, conn Conn, t table, now tim
 	all, err := s.listPartitions(ctx, conn, t)
 	if err != nil {
 		return status, err
+	}
+	if i := slices.IndexFunc(all, func(p partition) bool { return !p.detaching }); i >= 0 {
+		status.From = all[i].From
 	}
 	for _, p := range all {
 		if p.detaching {

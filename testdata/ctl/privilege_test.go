@@ -44,6 +44,58 @@ func TestAUserWhoMayOnlyLook(t *testing.T) {
 	})
 }
 
+// A part that the user may not read is named, and the rest is shown.
+func TestAUserWhoMayNotReadATable(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(s *situation) {
+		if s.server.Kind == nil {
+			s.Skip("cannot occur: SQLite has no users")
+		}
+		s.bury(1)
+		reader := s.reader()
+		name, _, _ := strings.Cut(strings.TrimPrefix(reader, "postgres://"), "@")
+		if s.server.Schemas {
+			s.exec("REVOKE SELECT ON outbox_dead_letters FROM " + name)
+		} else {
+			s.mysqlGrantAllBut(name, "outbox_dead_letters")
+		}
+		s.dsn = reader
+		a := s.call("status")
+		require.Equal(s, 3, a.code, a.err)
+		require.Regexp(s, `letters +could not be read`, a.out)
+		require.Contains(s, a.out, `! The part "dead letters" could not be read: `)
+		require.Contains(s, a.out, "dispatcher  default")
+		a = s.call("status", "--json")
+		require.Equal(s, 3, a.code, a.err)
+		require.Contains(s, a.out, `"part": "dead_letters"`)
+		a = s.call("status", "default", "nobody")
+		require.Equal(s, 1, a.code)
+		require.Contains(s, a.out, "dispatcher  default")
+		require.Contains(s, a.err, `dispatcher "nobody": not found`)
+	})
+}
+
+// mysqlGrantAllBut takes away the right to read the database, and gives that to read
+// each of its tables but one.
+func (s *situation) mysqlGrantAllBut(name, but string) {
+	s.Helper()
+	var database string
+	require.NoError(s, s.pool.QueryRowContext(s.Context(), "SELECT DATABASE()").Scan(&database))
+	s.exec(fmt.Sprintf("REVOKE SELECT ON %s.* FROM %s", database, name))
+	rows, err := s.pool.QueryContext(s.Context(), "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name <> '"+but+"'")
+	require.NoError(s, err)
+	var tables []string
+	for rows.Next() {
+		var table string
+		require.NoError(s, rows.Scan(&table))
+		tables = append(tables, table)
+	}
+	require.NoError(s, rows.Err())
+	for _, table := range tables {
+		s.exec(fmt.Sprintf("GRANT SELECT ON %s.%s TO %s", database, table, name))
+	}
+}
+
 // reader makes a user who may read, and returns the DSN to connect as that one.
 func (s *situation) reader() (dsn string) {
 	s.Helper()

@@ -262,5 +262,7 @@ func TestPostgresStatusTellsWhatRetentionHasLeft(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, status.Partitions, 1)
 	require.Equal(t, "outbox_idempotency", status.Partitions[0].Table)
-	require.Contains(t, status.Problems[0], "outbox_rest is a DEFAULT partition")
+	require.Equal(t, []persistence.StatusPart{persistence.StatusPartitions}, unread(status.OutboxStatus))
+	require.Equal(t, "outbox", status.Unread[0].Of)
+	require.Contains(t, status.Unread[0].Error, "outbox_rest is a DEFAULT partition")
 }

@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,13 +38,16 @@ type statusReport struct {
 }
 
 func (a *app) status(ctx context.Context, outbox connection, names []string, lag time.Duration) error {
-	status, err := outbox.ReadStatus(ctx, names...)
-	if err != nil {
-		return err
+	status, missing := outbox.ReadStatus(ctx, names...)
+	if missing != nil && (!errors.Is(missing, persistence.ErrNotFound) || status.Now.IsZero()) {
+		return missing
 	}
 	report := statusReport{status, problems(status, lag)}
 	if err := a.show(report); err != nil {
 		return err
+	}
+	if missing != nil {
+		return missing
 	}
 	if len(report.Problems) > 0 {
 		return errFinding
@@ -62,7 +67,7 @@ func (r statusReport) text(p *page) {
 	}
 	for _, d := range r.Dispatchers {
 		p.gap()
-		dispatcherText(p, d)
+		dispatcherText(p, d, r.OutboxStatus)
 	}
 	p.gap()
 	if len(r.Problems) == 0 {
@@ -73,8 +78,13 @@ func (r statusReport) text(p *page) {
 	}
 }
 
+// notRead stands for what could not be read; the problems say why.
+const notRead = "could not be read"
+
 func markText(s persistence.OutboxStatus) string {
 	switch {
+	case s.IsUnread(persistence.StatusMark, ""):
+		return notRead
 	case s.Mark.IsZero():
 		return "not known to this process yet"
 	case s.MarkAge > 0:
@@ -83,7 +93,8 @@ func markText(s persistence.OutboxStatus) string {
 	return moment(s.Mark)
 }
 
-func dispatcherText(p *page, d persistence.DispatcherStatus) {
+func dispatcherText(p *page, d persistence.DispatcherStatus, outbox persistence.OutboxStatus) {
+	unread := func(part persistence.StatusPart) bool { return outbox.IsUnread(part, d.Dispatcher) }
 	p.row("dispatcher", d.Dispatcher)
 	p.row("lease", leaseText(d.Lease))
 	p.row("cursor", d.Cursor)
@@ -91,11 +102,23 @@ func dispatcherText(p *page, d persistence.DispatcherStatus) {
 	if d.Oldest != nil {
 		ahead += fmt.Sprintf(", the oldest %s, for %s", d.Oldest.ID, age(d.OldestAge))
 	}
+	if unread(persistence.StatusAfter) {
+		ahead = notRead
+	}
 	p.row("ahead", ahead)
+	if unread(persistence.StatusDeadLetters) {
+		p.row("letters", notRead)
+	}
 	for _, state := range []persistence.DeadLetterState{persistence.DeadLetterDead, persistence.DeadLetterRequeued} {
 		if n, some := d.DeadLetters[state]; some {
 			p.row("letters", fmt.Sprintf("%s %s", countText(n), state))
 		}
+	}
+	if unread(persistence.StatusBehind) {
+		p.row("behind", notRead)
+	}
+	if unread(persistence.StatusFailing) {
+		p.row("failing", notRead)
 	}
 	for _, b := range d.Behind {
 		p.row("behind", fmt.Sprintf("%s of %s, from %s", b.Handler, b.EventType, b.Behind))
@@ -135,8 +158,12 @@ func problems(s persistence.Status, lag time.Duration) []string {
 	if len(s.Producers) > 0 && s.Producers[0].Age.Duration() > lag {
 		add("A producer's transaction has been open for %s and holds the mark back: end its session if it is stuck.", age(s.Producers[0].Age))
 	}
-	for _, problem := range s.Problems {
-		add("%s", problem)
+	for _, u := range s.Unread {
+		part := strings.ReplaceAll(string(u.Part), "_", " ")
+		if u.Of != "" {
+			part += " of " + u.Of
+		}
+		add("The part %q could not be read: %s", part, u.Error)
 	}
 	for _, part := range s.Partitions {
 		if !part.RefusesFrom.IsZero() {
@@ -149,7 +176,7 @@ func problems(s persistence.Status, lag time.Duration) []string {
 			add("Partition %s of %s is being dropped, and nothing can be written to its range: run `outboxctl retention run`, which ends it.", part.Detaching[0], part.Table)
 		}
 	}
-	if len(s.Dispatchers) == 0 {
+	if len(s.Dispatchers) == 0 && !s.IsUnread(persistence.StatusDispatchers, "") {
 		add("There are no dispatchers: none has run yet.")
 	}
 	for _, d := range s.Dispatchers {

@@ -87,6 +87,11 @@ func (q *inquiry) explainFound(ctx context.Context, record persistence.Record) e
 		if q.status, err = q.store.ReadStatus(ctx); err != nil {
 			return err
 		}
+		for _, u := range q.status.Unread {
+			if u.Part == persistence.StatusDispatchers { // whose cursors the answer hangs on
+				return fmt.Errorf("the dispatchers could not be read: %s", u.Error)
+			}
+		}
 		for i := range q.report.Handlers[:open] {
 			if err := q.unsettled(ctx, record, all, &q.report.Handlers[i]); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,4 +177,61 @@ func TestBehindManyOfItsAggregate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Blocked, report.Verdict)
 	require.Equal(t, head, report.Handlers[0].Behind.ID)
+}
+
+// kept is a store that keeps where its oldest partition begins, or does not.
+type kept struct {
+	*memstore.Store
+	from   time.Time
+	unread []persistence.UnreadPart
+}
+
+func (k kept) ReadStatus(ctx context.Context, names ...string) (persistence.Status, error) {
+	status, err := k.Store.ReadStatus(ctx, names...)
+	status.Partitions = []persistence.PartitionStatus{{Table: "outbox", From: k.from}}
+	status.Unread = k.unread
+	return status, err
+}
+
+// Only what is older than the oldest partition has been dropped. What is older than the
+// oldest event may never have been.
+func TestAnEventIsDroppedIfItIsOlderThanTheOldestPartition(t *testing.T) {
+	made := time.Now().UTC().Truncate(time.Millisecond)
+	store := memstore.New()
+	ask := func(k kept) Report {
+		report, err := Explain(t.Context(), k, Question{EventID: idAt(made), Within: time.Hour, MostRows: 10})
+		require.NoError(t, err)
+		return report
+	}
+	report := ask(kept{Store: store})
+	require.Equal(t, NotFound, report.Verdict)
+	require.NotContains(t, report.Summary, "retention")
+	require.NoError(t, store.Insert(t.Context(), persistence.Record{ID: "o", EventType: "t", AggregateType: "a", AggregateID: "1", CreatedTime: made.Add(48 * time.Hour)}))
+	report = ask(kept{Store: store})
+	require.Equal(t, NotFound, report.Verdict)
+	require.Contains(t, report.Summary, "retention has removed it: the oldest event that is there is of "+stamp(made.Add(48*time.Hour)))
+	for from, want := range map[time.Duration]Verdict{-time.Hour: NotFound, slack: NotFound, slack + time.Microsecond: Dropped} {
+		report = ask(kept{Store: store, from: made.Add(from)})
+		require.Equal(t, want, report.Verdict, from)
+		require.Equal(t, want == Dropped, strings.Contains(report.Summary, "retention"), report.Summary)
+	}
+	// The first table that is told is not the outbox.
+	report = ask(kept{store, made.Add(time.Hour), []persistence.UnreadPart{{Part: persistence.StatusPartitions, Of: "outbox", Error: "denied"}}})
+	require.Equal(t, NotFound, report.Verdict)
+}
+
+// An answer that hangs on cursors is none without them.
+func TestWithoutTheDispatchersThereIsNoAnswer(t *testing.T) {
+	store := memstore.New()
+	d := events.NewDispatcher(store, store, store, store)
+	require.NoError(t, d.Subscribe("t", "h", func(context.Context, events.Event) error { return nil }))
+	_, err := d.RunOnce(t.Context(), 1)
+	require.NoError(t, err)
+	id := events.NewID()
+	require.NoError(t, store.Atomically(t.Context(), func(ctx context.Context) error {
+		return events.NewPublisher(store).Publish(ctx, events.Event{ID: id, Type: "t", AggregateType: "a", AggregateID: "1"})
+	}))
+	unread := []persistence.UnreadPart{{Part: persistence.StatusDispatchers, Error: "denied"}}
+	_, err = Explain(t.Context(), kept{Store: store, unread: unread}, Question{EventID: id, Within: time.Hour, MostRows: 10})
+	require.ErrorContains(t, err, "the dispatchers could not be read: denied")
 }

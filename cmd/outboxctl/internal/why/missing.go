@@ -37,15 +37,17 @@ func (q *inquiry) explainMissing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Where no partition tells from when on events are kept, retention leaves no trace.
+	removable := q.partitionsFrom().IsZero() && len(oldest.Records) > 0 && q.toldBefore(oldest.Records[0].CreatedTime)
 	switch {
 	case len(q.report.Producers) > 0:
 		q.report.Verdict = NotVisible
 		q.report.Summary = fmt.Sprintf("No event with this id is visible. It may be in a transaction that is open: nobody sees it before %s.", theyCommit(len(q.report.Producers)))
 		q.advise("Find out what the producer does; end its session if it is stuck. If the transaction rolls back, the event never was.")
-	case !q.told.IsZero() && len(oldest.Records) > 0 && q.told.Add(slack).Before(oldest.Records[0].CreatedTime):
+	case q.toldBefore(q.partitionsFrom()):
 		q.report.Verdict = Dropped
-		q.report.Summary = fmt.Sprintf("The id was made at %s, and the oldest event that is kept is of %s: retention has dropped the event, if it ever existed.",
-			stamp(q.told), stamp(oldest.Records[0].CreatedTime))
+		q.report.Summary = fmt.Sprintf("The id was made at %s, and the oldest partition begins at %s: retention has dropped the event, if it ever existed.",
+			stamp(q.told), stamp(q.partitionsFrom()))
 	case !q.report.Search.Complete:
 		q.report.Verdict = Unknown
 		q.report.Summary = fmt.Sprintf("Looked at as many events as was allowed (%d) and did not find it; there are more where it may be.", q.report.Search.Rows)
@@ -57,12 +59,29 @@ func (q *inquiry) explainMissing(ctx context.Context) error {
 			where = fmt.Sprintf(" within %s of the time that it tells", short(q.Within))
 			q.advise("If the id was made long before it was published, say since when to look: --since 30d.")
 		}
-		if q.Blind {
+		if q.Blind || q.status.IsUnread(persistence.StatusProducers, "") {
 			q.advise("This database does not show transactions that are open: if a service may be about to commit it, ask again.")
 		}
 		q.report.Summary = "There is no event with this id" + where + ": it was never published, its transaction was rolled back, or the id is another one."
+		if removable {
+			q.report.Summary += fmt.Sprintf(" Or retention has removed it: the oldest event that is there is of %s.", stamp(oldest.Records[0].CreatedTime))
+		}
 	}
 	return nil
+}
+
+// partitionsFrom is the beginning of the oldest partition of events, or zero.
+func (q *inquiry) partitionsFrom() time.Time {
+	if len(q.status.Partitions) == 0 || q.status.IsUnread(persistence.StatusPartitions, "") {
+		return time.Time{}
+	}
+	return q.status.Partitions[0].From // the first table is the outbox
+}
+
+// toldBefore reports whether the id tells surely an earlier time; none is before the
+// zero time.
+func (q *inquiry) toldBefore(t time.Time) bool {
+	return !q.told.IsZero() && q.told.Add(slack).Before(t)
 }
 
 // short writes whole hours without minutes and seconds.

@@ -37,7 +37,7 @@ const (
 	Discarded    Verdict = "discarded"     // an operator has decided so
 	NoHandler    Verdict = "no-handler"    // nobody subscribes to its type, or did so in time
 	NotVisible   Verdict = "not-visible"   // it may be in a transaction that is open
-	Dropped      Verdict = "dropped"       // it would be older than what retention keeps
+	Dropped      Verdict = "dropped"       // it would be older than the oldest partition
 	NotFound     Verdict = "not-found"     // there is none where it would be
 	Unknown      Verdict = "unknown"       // the search ended at its bound
 )
