@@ -26,7 +26,7 @@ var rooms = map[string][]string{
 	"events":              {"persistence", "internal/usercode"},
 	"memstore":            {"persistence"},
 	"health":              {"persistence", "events", "internal/usercode"},
-	"internal/sqlstore":   {"persistence", "schema"},
+	"internal/sqlstore":   {"persistence", "schema", "internal/usercode"},
 	"internal/pgpipeline": {"github.com/jackc/pgx"},
 	"internal/stdsql":     {"persistence", "internal/sqlstore"},
 	"internal/stdpgx":     {"internal/pgpipeline", "internal/stdsql", "github.com/jackc/pgx"},

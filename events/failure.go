@@ -181,12 +181,16 @@ func (d *Dispatcher) aboutHandler(r persistence.Record, handler string, attempts
 	}
 }
 
-// isFault reports whether a handler's error is not the event's fault.
+// isFault reports whether a handler's error is not the event's fault. What a store's
+// transactor has returned says so itself, since whoever wraps it may hide the judge.
 func (d *Dispatcher) isFault(err error) bool {
-	judge, ok := d.tx.(persistence.FaultJudge)
 	_, isPermanent := errors.AsType[*permanent](err)
-	if !ok || isPermanent || errors.Is(err, errHandlerTimeout) {
+	if isPermanent || errors.Is(err, errHandlerTimeout) {
 		return false
+	}
+	judge, ok := d.tx.(persistence.FaultJudge)
+	if !ok || errors.Is(err, persistence.ErrTransient) {
+		return errors.Is(err, persistence.ErrTransient)
 	}
 	isTransient, judgeErr := usercode.Ask(func() bool { return judge.IsTransient(err) })
 	if judgeErr != nil {

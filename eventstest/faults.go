@@ -2,7 +2,6 @@ package eventstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -12,7 +11,7 @@ import (
 
 // ErrLost is a fault that a dispatcher takes for what it takes a lost connection
 // for: it spends no attempt of an event.
-var ErrLost = errors.New("eventstest: the connection is lost")
+var ErrLost = fmt.Errorf("eventstest: %w: the connection is lost", persistence.ErrTransient)
 
 // Faults decides what becomes of calls to the stores that its methods wrap. A
 // call is named by its method, such as "Append"; a name that no store has is a

@@ -49,7 +49,7 @@ func (t transactor) Atomically(ctx context.Context, fn func(ctx context.Context)
 // IsTransient asks the transactor, if it can tell.
 func (t transactor) IsTransient(err error) bool {
 	judge, ok := t.next.(persistence.FaultJudge)
-	return errors.Is(err, ErrLost) || ok && judge.IsTransient(err)
+	return errors.Is(err, persistence.ErrTransient) || ok && judge.IsTransient(err)
 }
 
 // MaxTransactions asks the transactor, if it can tell.

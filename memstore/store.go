@@ -28,7 +28,8 @@ var (
 )
 
 // ErrDeadlock ends a transaction that would wait for one that waits for it.
-var ErrDeadlock = errors.New("memstore: deadlock")
+// It is a [persistence.ErrTransient].
+var ErrDeadlock = fmt.Errorf("memstore: deadlock: %w", persistence.ErrTransient)
 
 // Store is an outbox, its sidecar and a transactor. It is safe for concurrent
 // use.
@@ -104,7 +105,7 @@ func (s *Store) Chain(of persistence.Transactor) persistence.Chain {
 }
 
 // IsTransient implements [persistence.FaultJudge].
-func (s *Store) IsTransient(err error) bool { return errors.Is(err, ErrDeadlock) }
+func (s *Store) IsTransient(err error) bool { return errors.Is(err, persistence.ErrTransient) }
 
 // Abort ends the transaction that ctx carries, as a server does with the
 // victim of a deadlock: what it wrote is gone, and Atomically returns an error

@@ -62,6 +62,7 @@ func (s *suite) wantRefused(err error) {
 	s.Helper()
 	if s.Snapshots && err != nil && !errors.Is(err, persistence.ErrDuplicate) {
 		require.True(s, s.Transactor.(persistence.FaultJudge).IsTransient(err), err)
+		require.ErrorIs(s, err, persistence.ErrTransient)
 		return
 	}
 	require.ErrorIs(s, err, persistence.ErrDuplicate)

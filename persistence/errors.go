@@ -66,6 +66,12 @@ var (
 	// longer than retention makes anybody wait. It may be run again.
 	ErrLockTimeout = errors.New("lock timeout")
 
+	// ErrTransient marks what Atomically and [Chain] return for a fault that is not
+	// that of what was tried: a lost connection, a deadlock, a serialization failure,
+	// a lock timeout, a busy database. The same function may succeed if it is run
+	// again. A dispatcher spends no attempt of an event on it.
+	ErrTransient = errors.New("transient fault")
+
 	// ErrNotPrimary says that the database answered from a standby, or that
 	// two statements of one read were answered by different servers. What
 	// producers hold open is not visible there, so reading would lose events.

@@ -22,12 +22,17 @@ type Transactor interface {
 	//   - Once Atomically has returned, the context given to fn counts as one
 	//     without a transaction ([ErrNoTransaction]).
 	//
+	// An error that is not the fault of fn matches [ErrTransient], also where it is
+	// one of fn's that wraps the driver's, and whoever wraps the transactor passes it
+	// on so.
+	//
 	// One transaction must not be used by several goroutines at once.
 	Atomically(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // FaultJudge is what a [Transactor] may implement, too, to tell errors that are
-// not the fault of what was tried.
+// not the fault of what was tried, also those that it has not returned itself. What
+// Atomically has returned matches [ErrTransient] then.
 type FaultJudge interface {
 	// IsTransient reports whether the same function may succeed if it is run
 	// again: a lost connection, a deadlock, a serialization failure, a lock

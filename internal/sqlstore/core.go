@@ -118,7 +118,7 @@ func (s *Store) Atomically(ctx context.Context, fn func(ctx context.Context) err
 	if s.cfg.Invalid != nil {
 		return s.cfg.Invalid
 	}
-	return persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn)
+	return s.judged(persistence.Atomically(ctx, s.cfg.Database, s.cfg.Begin, fn))
 }
 
 // AfterCommit implements persistence.CommitObserver.
@@ -138,7 +138,7 @@ func (s *Store) Chain(self, of persistence.Transactor) persistence.Chain {
 	if s.cfg.Invalid != nil {
 		begin = func(context.Context) (persistence.Tx, error) { return nil, s.cfg.Invalid }
 	}
-	return persistence.NewChain(s.cfg.Database, begin)
+	return judgedChain{persistence.NewChain(s.cfg.Database, begin), s}
 }
 
 // MaxTransactions implements persistence.TransactionLimit.

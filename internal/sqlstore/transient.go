@@ -3,15 +3,43 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/onward-go/outbox/internal/usercode"
+	"github.com/onward-go/outbox/persistence"
 )
 
 // IsTransient implements persistence.FaultJudge.
 func (s *Store) IsTransient(err error) bool {
 	return s.cfg.Dialect != nil && s.cfg.Dialect.IsTransient(err)
+}
+
+// judged marks a transaction's error that is transient. Its methods may be the user's.
+func (s *Store) judged(err error) error {
+	if err == nil {
+		return nil
+	}
+	isTransient, judgeErr := usercode.Ask(func() bool { return !errors.Is(err, persistence.ErrTransient) && s.IsTransient(err) })
+	if judgeErr != nil || !isTransient {
+		return err // which is the caller's to look into
+	}
+	return fmt.Errorf("%w: %w", persistence.ErrTransient, err)
+}
+
+// judgedChain marks the errors of a chain's transactions, as Atomically does.
+type judgedChain struct {
+	persistence.Chain
+	store *Store
+}
+
+// Atomically implements persistence.Chain.
+func (c judgedChain) Atomically(ctx context.Context, fn func(context.Context) error, committed func(error)) (held bool, err error) {
+	held, err = c.Chain.Atomically(ctx, fn, func(err error) { committed(c.store.judged(err)) })
+	return held, c.store.judged(err)
 }
 
 // IsTransient reports whether an error is none of the fault of what was tried.

@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/onward-go/outbox/gormtx"
+	"github.com/onward-go/outbox/persistence"
 	"github.com/onward-go/outbox/testdata/servers"
 )
 
@@ -30,6 +31,7 @@ func TestTransientFaults(t *testing.T) {
 			t.Helper()
 			require.Error(t, err, what)
 			require.True(t, f.outbox.IsTransient(err), "%s: %v", what, err)
+			require.ErrorIs(t, err, persistence.ErrTransient, what)
 		}
 
 		transient("a session that was ended", atomically(t.Context(), func(ctx context.Context) error {
@@ -95,6 +97,7 @@ func TestTransientFaults(t *testing.T) {
 				return err
 			})
 			require.False(t, f.outbox.IsTransient(err), "%s: %v", what, err)
+			require.NotErrorIs(t, err, persistence.ErrTransient, what)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		err := atomically(ctx, func(ctx context.Context) error {
@@ -121,6 +124,7 @@ func TestAServerThatDoesNotAnswerIsATransientFault(t *testing.T) {
 			err := f.outbox.Atomically(t.Context(), func(ctx context.Context) error { return f.change(ctx, "never") })
 			require.Error(t, err)
 			require.True(t, f.outbox.IsTransient(err), err)
+			require.ErrorIs(t, err, persistence.ErrTransient)
 		})
 	}
 }
