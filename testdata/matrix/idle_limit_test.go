@@ -125,14 +125,19 @@ func TestPostgresEndsASidecarWriteThatStandsIdle(t *testing.T) {
 	for _, name := range []string{"SaveCursor", "LockCursor"} {
 		args := []any{"d"}
 		if name == "SaveCursor" {
-			args = append(args, 0, time.Now(), "id", 1)
+			holder, err := outbox.Acquire(t.Context(), "d", "holder", time.Microsecond) // it has expired
+			require.NoError(t, err)
+			args = append(args, holder.Token, time.Now(), "id", 1, 0, 0, holder.Owner, holder.Incarnation)
 		}
 		pool, err := db.DB()
 		require.NoError(t, err)
 		tx, err := pool.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = tx.ExecContext(t.Context(), sqlstore.Postgres.Text(name, schema.Naming{}), args...)
+		result, err := tx.ExecContext(t.Context(), sqlstore.Postgres.Text(name, schema.Naming{}), args...)
 		require.NoError(t, err)
+		locked, err := result.RowsAffected()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, locked)
 		// Waits for the lock.
 		lease, err := outbox.Acquire(t.Context(), "d", "successor", time.Minute)
 		require.NoError(t, err)
