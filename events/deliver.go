@@ -60,7 +60,7 @@ func (t *term) try(r persistence.Record, dl *delivery, careful bool) (settled bo
 		return false
 	}
 	dl.tried = true
-	if dl.exhausted || careful && dl.failures >= t.d.maxAttempts {
+	if dl.exhausted || careful && !dl.counted && dl.failures >= t.d.maxAttempts {
 		return t.giveUp(r, dl, errors.New(dl.lastError))
 	}
 	if careful && !dl.counted {

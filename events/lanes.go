@@ -18,6 +18,9 @@ type lanes struct {
 	// and stops at the failing event.
 	single    bool
 	batchSize int
+	// suspectTime is how long a suspect may keep others from starting: its handler's
+	// time, after which the process has evidently outlived it.
+	suspectTime time.Duration
 	// changed is told when something has ended for which somebody waits.
 	changed signal
 
@@ -27,7 +30,9 @@ type lanes struct {
 	batches  map[*batchHandler][]*lane // ready, for a batch
 	suspects []*lane                   // ready, but with a suspect at their head
 	running  int
-	suspect  bool // one runs
+	suspect  *entry      // the one that runs
+	overdue  *time.Timer // until it has had its time
+	yields   bool        // a suspect was started last, so others are next
 	closed   bool
 	queued   int             // entries of lanes that are not idle
 	bytes    int64           // of all payloads
@@ -121,19 +126,45 @@ func (l *lanes) next() (job, bool) {
 	}
 	var next turn
 	switch {
-	case len(l.suspects) > 0 && !l.suspect:
-		l.suspect = true
+	case l.suspectIsNext():
 		next.lane = take(&l.suspects)
+		l.startSuspect(next.lane.queue[0])
 	case len(l.ready) == 0:
 		return job{}, false
 	default:
 		next = take(&l.ready)
+		l.yields = false
 	}
 	l.running++
 	if next.batch != nil {
 		return job{batch: l.takeBatch(next.batch)}, true
 	}
 	return l.takeHead(next.lane), true
+}
+
+// suspectIsNext reports whether a suspect is to be started before what is ready: one at
+// a time, in turn with the others, since a suspect that goes on failing delays nobody.
+func (l *lanes) suspectIsNext() bool {
+	return len(l.suspects) > 0 && l.suspect == nil && (!l.yields || len(l.ready) == 0)
+}
+
+// startSuspect keeps other suspects from starting until this one ends, or has had its
+// time: a handler that does not return delays its own aggregate alone.
+func (l *lanes) startSuspect(e *entry) {
+	l.suspect, l.yields = e, true
+	l.overdue = time.AfterFunc(l.suspectTime, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.endSuspect(e)
+		l.schedule()
+	})
+}
+
+func (l *lanes) endSuspect(e *entry) {
+	if l.suspect == e {
+		l.suspect = nil
+		l.overdue.Stop()
+	}
 }
 
 func (l *lanes) takeHead(ln *lane) job {
@@ -154,9 +185,7 @@ func (l *lanes) finish(j job) (next job, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
-	if j.head.suspect {
-		l.suspect = false
-	}
+	l.endSuspect(j.head)
 	l.put(j.lane)
 	return l.ended()
 }

@@ -265,6 +265,6 @@ func (s *trouble) requireOnePlace() {
 	}
 	if l.running < l.width {
 		require.Empty(s.t, l.ready)
-		require.True(s.t, l.suspect || len(l.suspects) == 0)
+		require.True(s.t, l.suspect != nil || len(l.suspects) == 0)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,9 +148,11 @@ func (t *term) newLanes() *lanes {
 		fitted:    time.Now(),
 		single:    t.d.concurrency == 1,
 		batchSize: t.d.batchSize,
-		changed:   t.changed,
-		byKey:     map[laneKey]*lane{},
-		batches:   map[*batchHandler][]*lane{},
+		// What is late by up to a 64th of it has timed out, too.
+		suspectTime: min(t.d.handlerTimeout, math.MaxInt64/2) + min(t.d.handlerTimeout, math.MaxInt64/2)/32,
+		changed:     t.changed,
+		byKey:       map[laneKey]*lane{},
+		batches:     map[*batchHandler][]*lane{},
 	}
 }
 

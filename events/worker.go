@@ -79,10 +79,11 @@ func (l *lanes) follower(j job) (job, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.closed, len(l.suspects) > 0 && !l.suspect:
+	case l.closed, l.suspectIsNext():
 	case len(l.ready) > 0:
 		first := l.ready[0]
 		if first.batch == nil && l.follows(first.lane.queue[0]) {
+			l.yields = false
 			return l.takeHead(take(&l.ready).lane), true
 		}
 	case len(j.lane.queue) > 1 && l.follows(j.lane.queue[1]):
