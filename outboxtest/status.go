@@ -190,6 +190,22 @@ var statusRules = []rule{
 			require.Empty(s, p.Detaching)
 		}
 	}},
+	{"a status tells where the oldest partition begins, if the store keeps that", func(s *suite) {
+		s.needsStatus()
+		s.history()
+		if s.Partition == nil {
+			s.Skip("the backend has no partitions")
+		}
+		s.reader("d", 10)
+		outbox, _ := s.status()
+		require.Zero(s, outbox.Partitions[0].From, "nothing has been dropped")
+		_, err := s.drop(monthsAgo(22), persistence.RetentionOptions{})
+		require.NoError(s, err)
+		outbox, _ = s.status()
+		if from := outbox.Partitions[0].From; !from.IsZero() {
+			require.Equal(s, monthsAgo(22), from)
+		}
+	}},
 	{"a status takes no part in a transaction, and is JSON without payloads", func(s *suite) {
 		s.needsStatus()
 		lease := s.load("d").Lease

@@ -225,6 +225,20 @@ func TestPostgresReplicasRunRetentionAtOnce(t *testing.T) {
 	}
 }
 
+// What is older than the oldest partition has been dropped.
+func TestPostgresStatusTellsWhereTheOldestPartitionBegins(t *testing.T) {
+	t.Parallel()
+	a := newAgedPostgres(t)
+	status, err := a.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, status.Partitions[0].From)
+	_, err = a.retain(t.Context(), time.Since(startOfMonth(-24))-time.Hour)
+	require.NoError(t, err)
+	status, err = a.ReadStatus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, startOfMonth(-24), status.Partitions[0].From)
+}
+
 // A run that was killed leaves an end, or a former release a table; somebody has made
 // a DEFAULT partition. The rest of the status is told all the same.
 func TestPostgresStatusTellsWhatRetentionHasLeft(t *testing.T) {
