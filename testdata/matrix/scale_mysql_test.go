@@ -67,13 +67,20 @@ func mysqlHandlerReads(t *testing.T, s scale, p place) map[string]int {
 			return page.Records, err
 		}
 	}
+	// Up to the frontier a dispatcher has what it has read.
+	known := func(persistence.Cursor) bool { return true }
+	window := func(read persistence.WindowRead) func() ([]persistence.Record, error) {
+		read.After, read.Frontier, read.Limit = p.after, p.frontier, batchLimit
+		return func() ([]persistence.Record, error) {
+			page, err := s.outbox.ReadWindow(t.Context(), read)
+			return page.Records, err
+		}
+	}
 	reads := map[string]int{}
 	for name, read := range map[string]func() ([]persistence.Record, error){
-		"ReadAfter": func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
-		"ReadWindow": func() ([]persistence.Record, error) {
-			page, err := s.outbox.ReadWindow(t.Context(), persistence.WindowRead{After: p.after, Frontier: p.frontier, LateLimit: batchLimit, Limit: batchLimit})
-			return page.Records, err
-		},
+		"ReadAfter":        func() ([]persistence.Record, error) { return s.outbox.ReadAfter(t.Context(), p.after, batchLimit) },
+		"ReadWindow":       window(persistence.WindowRead{Known: known, KnownCount: batchLimit / 2, LateLimit: batchLimit}),
+		"ReadWindow, late": window(persistence.WindowRead{LateLimit: batchLimit / 10}),
 		"ReadStatus": func() ([]persistence.Record, error) {
 			_, err := s.outbox.ReadStatus(t.Context(), scaleReader)
 			return nil, err
