@@ -96,6 +96,7 @@ func (t *term) once(ctx context.Context, limit int) (settled int, err error) {
 	if err := t.auditOnce(ctx); err != nil {
 		return 0, err
 	}
+	t.quiet() // what the audit has found is delivered by now
 	for more, size := true, limit; more && err == nil; {
 		more, err = t.turn(ctx, limit, &size)
 	}

@@ -29,6 +29,7 @@ func (s state) settled(sub persistence.Subscription, e *event) bool {
 // check compares the backend with the model, wherever the replicas stand.
 func (m *machine) check() {
 	synctest.Wait()
+	m.lookAtMark()
 	s := m.look()
 	m.checkEffects(s)
 	m.checkCursor(s)
@@ -78,15 +79,47 @@ func (m *machine) look() state {
 		s.behind[l.Subscription] = l.Behind
 		if _, known := m.begins[l.Subscription]; !known {
 			m.begins[l.Subscription], m.began[l.Subscription] = l.Start, l.Start
-			if l.Start.Compare(m.cursor) < 0 || l.Start.Compare(s.Cursor) > 0 {
-				m.violated("%v begins at %s, and the cursor was at %s", l.Subscription, l.Start, m.cursor)
-			}
+			m.checkBegin(s, l)
 		}
 		if l.Start != m.begins[l.Subscription] {
 			m.violated("%v begins at %s instead of %s", l.Subscription, l.Start, m.begins[l.Subscription])
 		}
 	}
 	return s
+}
+
+// checkBegin: a subscription begins at the cursor, or at the safe mark of its
+// registration, beyond which what was visible has got its markers and is not owed.
+func (m *machine) checkBegin(s state, l persistence.SubscriptionState) {
+	latest := s.Cursor.CreatedTime
+	if m.highest.After(latest) {
+		latest = m.highest
+	}
+	if l.Start.Compare(m.cursor) < 0 || l.Start.CreatedTime.After(latest) {
+		m.violated("%v begins at %s, the cursor was at %s, and the safe mark at %s", l.Subscription, l.Start, m.cursor, m.highest)
+	}
+	for _, e := range m.events {
+		it := effect{l.Handler, e.ID}
+		if _, known := s.at[it]; known || e.committed == 0 || e.Type != l.EventType || s.letters[it] != "" {
+			continue
+		}
+		applied, err := m.Idempotency.Applied(m.ctx, persistence.Marker{Event: e.position, Handler: l.Handler})
+		if err != nil {
+			m.t.Fatalf("markers: %v", err)
+		}
+		m.past[it] = applied[0]
+	}
+}
+
+// lookAtMark notes how far the safe mark has been.
+func (m *machine) lookAtMark() {
+	mark, err := m.Outbox.SafeMark(m.ctx)
+	if err != nil {
+		m.t.Fatalf("safe mark: %v", err)
+	}
+	if mark.Time.After(m.highest) {
+		m.highest = mark.Time
+	}
 }
 
 // checkEffects: nothing takes effect that was not committed or is not owed,

@@ -24,8 +24,11 @@ type model struct {
 
 	begins map[persistence.Subscription]persistence.Cursor // now
 	began  map[persistence.Subscription]persistence.Cursor // at first
-	cursor persistence.Cursor
-	mark   mark
+	// past are what was visible when a handler was registered, and is not owed to it.
+	past    map[effect]bool
+	highest time.Time // that the safe mark has been
+	cursor  persistence.Cursor
+	mark    mark
 	// countedFrom is from when on an audit finds stray events.
 	countedFrom time.Time
 	broken      bool // somebody may have stamped behind it
@@ -68,6 +71,7 @@ func newModel() *model {
 		poison: map[effect]*poison{},
 		begins: map[persistence.Subscription]persistence.Cursor{},
 		began:  map[persistence.Subscription]persistence.Cursor{},
+		past:   map[effect]bool{},
 	}
 }
 
@@ -128,7 +132,7 @@ func (m *model) taste(it effect) error {
 // owed reports whether a subscription is to get an event.
 func (m *model) owed(s persistence.Subscription, e *event) bool {
 	begins, registered := m.begins[s]
-	return registered && e.committed > 0 && e.Type == s.EventType && e.position.Compare(begins) > 0
+	return registered && !m.past[effect{s.Handler, e.ID}] && e.committed > 0 && e.Type == s.EventType && e.position.Compare(begins) > 0
 }
 
 // ordered reports whether the promise of order binds an event. It does not for
