@@ -70,7 +70,7 @@ type scaler struct {
 
 var scalers = map[string]scaler{
 	"postgres": {fillPostgres, postgresBlocks, 6, 60},
-	"mysql":    {fillMySQL, mysqlHandlerReads, 0, 1500}, // a late row is looked at for its key, its size and itself
+	"mysql":    {fillMySQL, mysqlHandlerReads, 0, 500},
 }
 
 // A read costs the same in a large table as in a small one, wherever the reader
