@@ -188,9 +188,12 @@ func (d *Dispatcher) isFault(err error) bool {
 	if isPermanent || errors.Is(err, errHandlerTimeout) {
 		return false
 	}
+	if errors.Is(err, persistence.ErrTransient) {
+		return true
+	}
 	judge, ok := d.tx.(persistence.FaultJudge)
-	if !ok || errors.Is(err, persistence.ErrTransient) {
-		return errors.Is(err, persistence.ErrTransient)
+	if !ok {
+		return false
 	}
 	isTransient, judgeErr := usercode.Ask(func() bool { return judge.IsTransient(err) })
 	if judgeErr != nil {

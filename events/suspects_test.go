@@ -14,11 +14,6 @@ import (
 	"github.com/onward-go/outbox/persistence"
 )
 
-// threeConnections is a transactor with few connections, which leave a dispatcher one lane.
-type threeConnections struct{ persistence.Transactor }
-
-func (threeConnections) MaxTransactions() int { return 3 }
-
 // leftUnclean runs a dispatcher until each of the events has failed, and lets its
 // lease expire.
 func leftUnclean(t *testing.T, store *memstore.Store, opts ...events.Option) {
@@ -40,7 +35,7 @@ func TestEventsThatMayEndAProcessDelayNobodyElse(t *testing.T) {
 		publish(t, store, of("a", "a"), of("b", "b"))
 		leftUnclean(t, store)
 		var applied log
-		d := events.NewDispatcher(store, store, threeConnections{store}, store,
+		d := events.NewDispatcher(store, store, narrow{store}, store,
 			events.WithBackoff(time.Millisecond, 10*time.Millisecond), events.WithMaxAttempts(1_000_000))
 		require.NoError(t, d.Subscribe("t", "h", func(ctx context.Context, evt events.Event) error {
 			if evt.ID == "c" {

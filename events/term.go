@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,14 +141,13 @@ func (t *term) newLanes() *lanes {
 		return lanes
 	}
 	return &lanes{
-		deliverer: t,
-		width:     widthNow(),
-		widthNow:  widthNow,
-		fitted:    time.Now(),
-		single:    t.d.concurrency == 1,
-		batchSize: t.d.batchSize,
-		// What is late by up to a 64th of it has timed out, too.
-		suspectTime: min(t.d.handlerTimeout, math.MaxInt64/2) + min(t.d.handlerTimeout, math.MaxInt64/2)/32,
+		deliverer:   t,
+		width:       widthNow(),
+		widthNow:    widthNow,
+		fitted:      time.Now(),
+		single:      t.d.concurrency == 1,
+		batchSize:   t.d.batchSize,
+		suspectTime: t.d.handlerTimeout + t.timeouts.lateness(),
 		changed:     t.changed,
 		byKey:       map[laneKey]*lane{},
 		batches:     map[*batchHandler][]*lane{},
